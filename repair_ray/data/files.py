@@ -1,0 +1,147 @@
+"""Where bytes live: local paths, and any URI that pyarrow.fs or fsspec knows."""
+
+from __future__ import annotations
+
+import glob
+import os
+import posixpath
+import re
+from fnmatch import fnmatchcase
+
+from pyarrow import fs
+
+from repair_ray.data.records import DataError
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")  # two letters at least: "C:/" is no scheme
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_MAGIC = re.compile(r"[*?\[]")
+
+
+def is_remote(path: str) -> bool:
+    return _SCHEME.match(path) is not None
+
+
+def filesystem(path: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a path or URI, and the path within it. Raises DataError for a scheme nobody knows."""
+    scheme = _SCHEME.match(path)
+    if scheme is None:
+        return fs.LocalFileSystem(), os.path.abspath(path)
+    if scheme[1] == "file":
+        return fs.LocalFileSystem(), os.path.abspath(path[len("file://") :])
+    if scheme[1] in ("s3", "gs", "gcs", "hdfs", "abfs", "abfss"):
+        found, inner = fs.FileSystem.from_uri(path)
+        return found, inner
+    try:
+        import fsspec
+
+        other = fsspec.filesystem(scheme[1])
+        return fs.PyFileSystem(fs.FSSpecHandler(other)), other._strip_protocol(path)
+    except (ImportError, ValueError) as error:
+        raise DataError(f"cannot open {path}: {error}; use a local path, s3://, gs:// or an fsspec scheme") from None
+
+
+def expand(path: str, suffix: str | None = None) -> list[str]:
+    """The files that `path` names, sorted: a file, a folder (all below it), a glob, or {a,b} / {000..012} braces.
+
+    `suffix` filters a folder's files (so a folder may give []). Hidden files and those that start with "_" are left
+    out of folders. Raises DataError when a name matches nothing.
+    """
+    exact = _existing(path, suffix)
+    if exact is not None:
+        return exact
+    found: set[str] = set()
+    for pattern in _expand_braces(path):
+        matches = _existing(pattern, suffix)
+        if matches is None:
+            matches = _glob(pattern) if _MAGIC.search(pattern) else []
+        if not matches:
+            raise DataError(f"no such file or folder: {pattern}" + ("" if pattern == path else f" (from {path})"))
+        found.update(matches)
+    return sorted(found)
+
+
+def read_head(path: str, size: int = 4096) -> bytes:
+    """The first bytes of a file, for telling what it is."""
+    where, inner = filesystem(path)
+    try:
+        with where.open_input_file(inner) as file:
+            return bytes(file.read(size))
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error}") from None
+
+
+class FolderListing:
+    """Which files exist, with one listing a folder instead of one look-up a file."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, set[str]] = {}
+
+    def has(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        if folder not in self._names:
+            where, inner = filesystem(folder or "/")
+            selector = fs.FileSelector(inner, allow_not_found=True)
+            infos = where.get_file_info(selector)
+            self._names[folder] = {info.base_name for info in infos if info.type == fs.FileType.File}
+        return name in self._names[folder]
+
+
+def under_root(root: str, name: str) -> str:
+    """`name` joined to `root`. An absolute name must lie below the root. Raises ValueError when it would leave it."""
+    if is_remote(name):
+        clean, base = name, root.rstrip("/")
+        if ".." in clean.split("/"):
+            raise ValueError(f"{name!r} climbs with '..'")
+    elif is_remote(root):
+        scheme, _, inner = root.partition("://")
+        base = root.rstrip("/")
+        clean = f"{scheme}://" + posixpath.normpath(posixpath.join(inner, name))
+    else:
+        base = os.path.abspath(root)
+        clean = os.path.normpath(os.path.join(base, name))
+    if "\0" in name or not clean.startswith(base.rstrip("/") + "/"):
+        raise ValueError(f"{name!r} lies outside {root}")
+    return clean
+
+
+def _existing(path: str, suffix: str | None) -> list[str] | None:
+    """The file itself, the files below a folder, or None when neither is there."""
+    where, inner = filesystem(path)
+    info = where.get_file_info(inner)
+    if info.type == fs.FileType.File:
+        return [path]
+    if info.type != fs.FileType.Directory:
+        return None
+    below = where.get_file_info(fs.FileSelector(inner, recursive=True))
+    base = inner.rstrip("/")
+    names = [entry.path[len(base) + 1 :] for entry in below if entry.type == fs.FileType.File]
+    kept = [name for name in names if not any(part.startswith((".", "_")) for part in name.split("/"))]
+    return sorted(f"{path.rstrip('/')}/{name}" for name in kept if suffix is None or name.endswith(suffix))
+
+
+def _glob(pattern: str) -> list[str]:
+    if not is_remote(pattern):
+        return [name for name in glob.glob(pattern, recursive=True) if os.path.isfile(name)]
+    fixed = pattern[: _first_magic(pattern)].rpartition("/")[0]
+    depth = pattern.count("/")
+    below = _existing(fixed, None) or []
+    return [n for n in below if fnmatchcase(n, pattern) and ("**" in pattern or n.count("/") == depth)]
+
+
+def _first_magic(pattern: str) -> int:
+    found = _MAGIC.search(pattern)
+    return found.start() if found else len(pattern)
+
+
+def _expand_braces(pattern: str) -> list[str]:
+    found = _BRACES.search(pattern)
+    if found is None:
+        return [pattern]
+    numbers = re.fullmatch(r"(\d+)\.\.(\d+)", found[1])
+    if numbers:
+        width = len(numbers[1])
+        options = [f"{i:0{width}d}" for i in range(int(numbers[1]), int(numbers[2]) + 1)]
+    else:
+        options = found[1].split(",")
+    heads = [pattern[: found.start()] + option + pattern[found.end() :] for option in options]
+    return [full for head in heads for full in _expand_braces(head)]

@@ -1,0 +1,148 @@
+"""One door to every format: `read(path)` finds out what lies there. A new format: one module, and a name in READERS."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from repair_ray.data.files import expand, read_head
+from repair_ray.data.readers import karpathy, parquet
+from repair_ray.data.readers.base import Reader, ReadOptions
+from repair_ray.data.records import DataError, Item, Problem, Record, canonical_split
+
+READERS: dict[str, Reader] = {reader.name: reader for reader in (parquet.READER, karpathy.READER)}
+
+_FILE_SPLIT = re.compile(r"(?:^|[/_-])(train|training|val|valid|validation|dev|test)(?:[-_.]|$)", re.IGNORECASE)
+
+
+def read(
+    path: str,
+    format: str | None = None,
+    *,
+    image_root: str | None = None,
+    image_column: str | None = None,
+    caption_column: str | None = None,
+    group_column: str | None = None,
+    split_column: str | None = None,
+    id_column: str | None = None,
+    split: str | None = None,
+    batch_rows: int = 256,
+) -> Iterator[Item]:
+    """Stream the records and problems of a data set; every image_id comes once.
+
+    `path` is a file, a folder, a glob, or has {braces}. `format` None is detected from content. With `split`, only
+    rows of that split come (train, validation, test, or the source's own word); rows that name none count as that
+    split. Where rows name no split, a file name such as validation-00000-of-00002.parquet does.
+
+    Raises DataError, at the first `next`: nothing there, an unknown format, columns that are missing or ambiguous;
+    and at the end: no record at all, with what was found instead.
+    """
+    options = ReadOptions(
+        image_root=image_root,
+        image_column=image_column,
+        caption_column=caption_column,
+        group_column=group_column,
+        split_column=split_column,
+        id_column=id_column,
+        batch_rows=batch_rows,
+    )
+    reader, files = find_reader(path, format)
+    wanted = canonical_split(split)
+    reasons: Counter[str] = Counter()
+    splits: Counter[str] = Counter()
+    example: Problem | None = None
+    records = 0
+    for item in reader.read(path, files, options):
+        if isinstance(item, Problem):
+            reasons[item.reason] += 1
+            example = example or item
+            yield item
+            continue
+        item.split = item.split or _split_of_file(item, len(files), wanted)
+        splits[str(item.split)] += 1
+        if wanted is None or item.split == wanted:
+            records += 1
+            yield item
+    if records == 0:
+        raise DataError(_nothing(path, reader.name, wanted, splits, reasons, example))
+
+
+def find_reader(path: str, format: str | None = None) -> tuple[Reader, list[str]]:
+    """The reader for `path` and the files it stands for. Raises DataError that names the format found."""
+    if format is not None:
+        if format not in READERS:
+            raise DataError(f"unknown data.format {format!r}; known: {', '.join(READERS)}")
+        files = _files_of(path, READERS[format])
+        if not READERS[format].detect(read_head(files[0])):
+            raise DataError(
+                f"{files[0]} is {_describe(read_head(files[0]))}, not {format}; unset data.format to detect it"
+            )
+        return READERS[format], files
+    everything = expand(path)
+    for reader in READERS.values():
+        chosen = [name for name in everything if name.endswith(reader.suffix)] or everything[:1]
+        if chosen and reader.detect(read_head(chosen[0])):
+            return reader, chosen
+    if not everything:
+        raise DataError(f"{path} is an empty folder")
+    typical = Counter(name.rpartition(".")[2] for name in everything).most_common(1)[0][0]
+    sample = next(name for name in everything if name.rpartition(".")[2] == typical)
+    raise DataError(
+        f"{sample} is {_describe(read_head(sample))}, which no reader takes; "
+        f"formats: {', '.join(READERS)} (data.format)"
+    )
+
+
+def _files_of(path: str, reader: Reader) -> list[str]:
+    files = expand(path, reader.suffix)
+    if not files:
+        raise DataError(f"no *{reader.suffix} file in {path}; correct the path or unset data.format")
+    return files
+
+
+def _split_of_file(record: Record, file_count: int, wanted: str | None) -> str | None:
+    """A file's name tells the split when several files were read; one file named for a split is the caller's word."""
+    found = _FILE_SPLIT.search(record.source.rpartition("/")[2])
+    if found and (file_count > 1 or wanted is None):
+        return canonical_split(found[1])
+    return wanted
+
+
+def _nothing(
+    path: str,
+    format: str,
+    wanted: str | None,
+    splits: Counter[str],
+    reasons: Counter[str],
+    example: Problem | None,
+) -> str:
+    if splits:
+        counts = ", ".join(f"{name} ({count})" for name, count in splits.most_common())
+        return (
+            f"no row of split {wanted!r} in {path} ({format}); splits found: {counts}. "
+            "Correct the path or the split; data.split_column='' ignores the column"
+        )
+    if example is None:
+        return f"{path} ({format}) holds no rows"
+    counts = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+    hint = "; set data.image_root to the folder of the images" if "missing_image" in reasons else ""
+    return f"no usable row in {path} ({format}): {counts}; the first: {example.source}: {example.detail}{hint}"
+
+
+def _describe(head: bytes) -> str:
+    """What a file looks like, for error messages only."""
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if not text:
+        return "an empty file"
+    if head.startswith(b"PAR1"):
+        return "a Parquet file"
+    if head[257:262] == b"ustar":
+        return "a tar (WebDataset?) file"
+    if head.startswith(b"\x1f\x8b") or head.startswith(b"PK\x03\x04"):
+        return "a compressed archive"
+    if text[:1] in (b"{", b"["):
+        return "a JSON file of another layout" if b'"sentences"' not in text else "a Karpathy JSON file"
+    if b"\0" not in head:
+        return f"a text file (its first line: {text.splitlines()[0][:80].decode('utf-8', 'replace')!r})"
+    return f"a binary file that starts with {head[:8]!r}"

@@ -1,0 +1,241 @@
+"""A run directory: products with manifests, written last; fingerprints that tell fresh from stale.
+
+A product is a folder below the run directory: a table (Parquet files), or a training run's checkpoint. It exists for
+its readers once `manifest.json` lies in it. The manifest records what the product was made from; `Run.ready` compares
+that with what the config asks for now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
+
+from repair_ray.tables import Table
+
+MANIFEST = "manifest.json"
+MAX_ROWS_PER_FILE = 1_000_000
+
+
+class RunError(Exception):
+    """The run cannot go on; the message says what was wrong, where, and what to do."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a product is made from: settings by full key, the version of the stage's code, and parent products."""
+
+    settings: dict[str, Any]
+    parents: tuple[str, ...] = ()
+    version: int = 1
+
+
+@dataclass
+class StageRecord:
+    """One line of the closing table. `statuses` counts rows by status, `reasons` the rejects and errors by reason."""
+
+    name: str
+    seconds: float
+    rows: int
+    statuses: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows / self.seconds if self.seconds else 0.0
+
+
+class Run:
+    """One run directory, locked while a process works in it."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder).absolute()
+        self._products: dict[str, str] = {}
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Create the folder and hold its lock. Raises `RunError` when it is not writable or is in use."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.folder / ".lock", timeout=0)
+            lock.acquire()
+        except Timeout:
+            raise RunError(f"another process works in {self.folder}; wait for it, or take another name=") from None
+        except OSError as error:
+            raise RunError(f"cannot write to {self.folder}: {error.strerror or error}; set output= to a writable folder") from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def path(self, product: str) -> Path:
+        return self.folder / product
+
+    def manifest(self, product: str) -> dict[str, Any] | None:
+        """The manifest of a finished product, or None."""
+        return read_json(self.path(product) / MANIFEST)
+
+    def products(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Finished products with their manifests, in the order in which they were finished."""
+        found = [(path.parent, read_json(path)) for path in self.folder.rglob(MANIFEST)]
+        ordered = sorted(((p, m) for p, m in found if m), key=lambda item: item[1]["finished"])
+        for folder, manifest in ordered:
+            yield folder.relative_to(self.folder).as_posix(), manifest
+
+    def ready(self, product: str, recipe: Recipe) -> bool:
+        """Whether the product is finished and made by this recipe; a half-made one of the same recipe is kept.
+
+        Raises:
+            RunError: the product (or its half-made files) was made by another recipe. Names the settings.
+        """
+        basis = self._basis(recipe)
+        folder = self.path(product)
+        made = read_json(folder / MANIFEST)
+        begun = read_json(folder / "begun.json")
+        for record in (made, begun):
+            if record is not None and record["recipe"] != basis:
+                raise RunError(
+                    f"{product} in {self.folder} was made with other settings: {_difference(record['recipe'], basis)}. "
+                    f"Use --redo {product.split('/')[-1]} to make it and what hangs on it again, or a new name="
+                )
+        if made is not None:
+            return True
+        folder.mkdir(parents=True, exist_ok=True)
+        if begun is None:
+            write_json(folder / "begun.json", {"recipe": basis, "started": time.time(), "seconds": 0.0})
+        return False
+
+    def finish(self, product: str, recipe: Recipe, seconds: float, **facts: Any) -> None:
+        """Write the manifest: from now on the product exists."""
+        basis = self._basis(recipe)
+        manifest = {
+            "product": product,
+            "fingerprint": fingerprint(basis),
+            "recipe": basis,
+            "seconds": round(seconds, 3),
+            "finished": time.time(),
+            **facts,
+        }
+        write_json(self.path(product) / MANIFEST, manifest)
+        (self.path(product) / "begun.json").unlink(missing_ok=True)
+
+    def commit(self, product: str, recipe: Recipe, kind: Table, table: pa.Table, seconds: float, **facts: Any) -> None:
+        """Sort a table by its ids, write it as Parquet and finish the product."""
+        table = table.cast(kind.schema).sort_by([(column, "ascending") for column in kind.sort_by])
+        folder = self.path(product)
+        for old in folder.glob("part-*.parquet"):
+            old.unlink()
+        for number, start in enumerate(range(0, max(len(table), 1), MAX_ROWS_PER_FILE)):
+            part = folder / f"part-{number:05d}.parquet"
+            pq.write_table(table.slice(start, MAX_ROWS_PER_FILE), part.with_suffix(".tmp"))
+            os.replace(part.with_suffix(".tmp"), part)
+        statuses, reasons = count_statuses(table)
+        self.finish(product, recipe, seconds, table=kind.name, rows=len(table), statuses=statuses, reasons=reasons, **facts)
+
+    def read(self, product: str, columns: list[str] | None = None) -> pa.Table:
+        """A finished table. Raises `RunError` when it is not finished."""
+        if self.manifest(product) is None:
+            raise RunError(f"{product} does not exist yet in {self.folder}")
+        return pq.read_table(sorted(self.path(product).glob("part-*.parquet")), columns=columns)
+
+    def redo(self, stage: str) -> list[str]:
+        """Remove every product of a stage and all that was made from it; returns their names.
+
+        Raises:
+            RunError: no product has that name.
+        """
+        begun = [path.parent.relative_to(self.folder).as_posix() for path in self.folder.rglob("begun.json")]
+        known = {name: manifest["recipe"]["parents"] for name, manifest in self.products()}
+        known |= {name: (read_json(self.path(name) / "begun.json") or {})["recipe"]["parents"] for name in begun}
+        doomed = {name for name in known if name == stage or name.split("/")[-1] == stage}
+        if not doomed:
+            raise RunError(f"--redo {stage}: no such stage in {self.folder}; it has: {', '.join(sorted(known)) or 'none'}")
+        while grown := {name for name, parents in known.items() if set(parents) & doomed} - doomed:
+            doomed |= grown
+        for name in sorted(doomed):
+            (self.path(name) / MANIFEST).unlink(missing_ok=True)
+            shutil.rmtree(self.path(name), ignore_errors=True)
+        return sorted(doomed)
+
+    def records(self) -> list[StageRecord]:
+        """One record a finished product, in order."""
+        return [
+            StageRecord(name, m["seconds"], m.get("rows", 0), m.get("statuses", {}), m.get("reasons", {}))
+            for name, m in self.products()
+        ]
+
+    def _basis(self, recipe: Recipe) -> dict[str, Any]:
+        parents = {}
+        for parent in recipe.parents:
+            manifest = self.manifest(parent)
+            if manifest is None:
+                raise RunError(f"{parent} must be finished first in {self.folder}")
+            parents[parent] = manifest["fingerprint"]
+        return json.loads(json.dumps({"settings": recipe.settings, "version": recipe.version, "parents": parents}))
+
+
+def count_statuses(table: pa.Table) -> tuple[dict[str, int], dict[str, int]]:
+    """Rows by status, and rows by reason where there is one."""
+    counts = []
+    for column in ("status", "reason"):
+        values = table[column].value_counts().to_pylist() if column in table.column_names else []
+        counts.append({item["values"]: item["counts"] for item in values if item["values"]})
+    return counts[0], dict(sorted(counts[1].items(), key=lambda item: -item[1])[:50])
+
+
+def fingerprint(basis: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(basis, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested mapping as one level of full keys."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        name = f"{prefix}{key}"
+        found |= flat(value, f"{name}.") if isinstance(value, dict) and value else {name: value}
+    return found
+
+
+def _difference(made: dict[str, Any], now: dict[str, Any]) -> str:
+    old, new = flat(made["settings"]), flat(now["settings"])
+    keys = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
+    parts = [f"{key} was {old.get(key)!r}, is now {new.get(key)!r}" for key in keys]
+    if made["version"] != now["version"]:
+        parts.append(f"the stage's code was version {made['version']}, is now {now['version']}")
+    parts += [f"{name} was made anew" for name in now["parents"] if now["parents"][name] != made["parents"].get(name)]
+    return "; ".join(parts) or "other parents"
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON file written by `write_json`, or None where there is none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON so that a reader sees the old file or the whole new one, also after a crash."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(value, file, indent=1, sort_keys=True, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """Run `work`; its result and the seconds it took."""
+    start = time.monotonic()
+    return work(), time.monotonic() - start

@@ -1,0 +1,113 @@
+"""Embed: every usable picture and caption of some splits, with one retriever."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from repair_ray import tables
+from repair_ray.config import Config, DataConfig
+from repair_ray.data.images import ImageProblem
+from repair_ray.engines.encoder import Encoder, RetrieverSpec
+from repair_ray.run import Recipe, Run
+from repair_ray.stages.graph import Progress, Step, quiet, run_graph
+from repair_ray.stages.ingest import CAPTIONS, IMAGES, image_store
+from repair_ray.stages.rows import Row, RowStage
+
+
+class EmbedItems(RowStage):
+    """Fetches, decodes and encodes a batch; a picture that cannot be read becomes a status row."""
+
+    def setup(self, folder: str, data: dict[str, Any], spec: dict[str, Any], device: str, batch_size: int) -> None:
+        self._store = image_store(folder, DataConfig.model_validate(data))
+        self._encoder = Encoder(RetrieverSpec(**spec), device, batch_size)
+
+    def process(self, rows: list[Row]) -> list[Row]:
+        readable, bad, pictures = [], [], []
+        for row in (row for row in rows if row["kind"] == tables.IMAGE):
+            try:
+                pictures.append(self._store.rgb(row["uri"], row["offset"], row["length"]))
+                readable.append(row)
+            except ImageProblem as problem:
+                bad.append(self.failed(row, str(problem.reason)))
+        texts = [row for row in rows if row["kind"] == tables.CAPTION]
+        made = _with_vectors(readable, self._encoder.encode_images(pictures))
+        made += _with_vectors(texts, self._encoder.encode_texts([row["text"] for row in texts]))
+        for row in made:
+            row["truncated"] = row["kind"] == tables.CAPTION and self._encoder.preprocess.truncated(row["text"])
+        return bad + made
+
+
+def _with_vectors(rows: list[Row], vectors: np.ndarray) -> list[Row]:
+    return [
+        {**row, "vector": vector, "status": tables.OK}
+        if np.isfinite(vector).all()
+        else {**row, "status": tables.ERROR, "reason": "the retriever's features are not finite"}
+        for row, vector in zip(rows, vectors, strict=True)
+    ]
+
+
+def device_of(config: Config) -> str:
+    """Where a stage's model runs: the pool's GPU share decides."""
+    return "cuda" if config.pool.num_gpus > 0 else "cpu"
+
+
+def embed(
+    run: Run,
+    config: Config,
+    product: str,
+    spec: RetrieverSpec,
+    splits: tuple[str, ...],
+    parents: tuple[str, ...],
+    progress: Progress = quiet,
+) -> None:
+    """Make an `embeddings` table; `parents` names what the retriever's weights come from."""
+    settings = {"retriever": {"model": spec.model, "precision": spec.precision}, "splits": list(splits)}
+    arguments = {
+        "folder": str(run.folder),
+        "data": config.data.model_dump(mode="json"),
+        "spec": asdict(spec),
+        "device": device_of(config),
+        "batch_size": config.retriever.batch_size,
+    }
+    run_graph(
+        run,
+        product,
+        Recipe(settings, (IMAGES, CAPTIONS, *parents)),
+        tables.EMBEDDINGS,
+        [Step(EmbedItems, tables.EMBEDDINGS.schema, arguments, config.pool)],
+        lambda: _items(run, splits),
+        faults=config.faults,
+        facts={"model": spec.model, "weights": spec.weights},
+        progress=progress,
+    )
+
+
+def _items(run: Run, splits: tuple[str, ...]) -> pa.Table:
+    images, captions = run.read(IMAGES), run.read(CAPTIONS)
+    rows: list[dict[str, Any]] = []
+    for table, kind, identity in ((images, tables.IMAGE, "image_id"), (captions, tables.CAPTION, "caption_id")):
+        usable = table.filter(pc.and_(pc.equal(table["status"], tables.OK), pc.is_in(table["split"], pa.array(splits))))
+        rows += [{**row, "item_id": row[identity], "kind": kind} for row in usable.to_pylist()]
+    return tables.to_table(rows, tables.ITEMS)
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Embeddings of one kind and split, as arrays in the order of their ids: ids `[N]`, features `[N, D]` float32."""
+
+    ids: list[str]
+    features: np.ndarray
+
+
+def read_embeddings(run: Run, product: str, kind: str, split: str) -> Embedded:
+    """The finished embeddings of one kind and split; rows with errors are left out."""
+    table = run.read(product)
+    wanted = pc.and_(pc.and_(pc.equal(table["kind"], kind), pc.equal(table["split"], split)), pc.equal(table["status"], tables.OK))
+    table = table.filter(wanted)
+    flat = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.float32)
+    return Embedded(table["item_id"].to_pylist(), flat.reshape(len(table), -1) if len(table) else np.zeros((0, 1), np.float32))

@@ -1,0 +1,225 @@
+"""One Ray Data graph: from a committed input to a committed table, resumable row by row.
+
+Ray Data's own row checkpointing (`CheckpointConfig`) remembers which ids reached the sink and commits its files in two
+phases, so a killed graph goes on where it was. This module writes the input, builds the graph, and commits the result
+once every input id is there.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import ray
+import ray.data
+from ray.data.checkpoint import CheckpointConfig
+
+from repair_ray import tables
+from repair_ray.config import FaultConfig, PoolConfig
+from repair_ray.run import Recipe, Run, RunError, read_json, write_json
+from repair_ray.stages.rows import RowStage
+from repair_ray.tables import Table
+
+Progress = Callable[[str, int, int], None]
+
+
+def quiet(name: str, done: int, total: int) -> None:
+    """A progress view that shows nothing."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One actor pool of a graph: the class, what its `setup` takes, the schema that it puts out."""
+
+    stage: type[RowStage]
+    schema: pa.Schema
+    arguments: dict[str, Any] = field(default_factory=dict)
+    pool: PoolConfig = PoolConfig()
+
+
+def run_graph(
+    run: Run,
+    product: str,
+    recipe: Recipe,
+    kind: Table,
+    steps: list[Step],
+    make_input: Callable[[], pa.Table],
+    *,
+    faults: FaultConfig,
+    finish: Callable[[pa.Table], pa.Table] = lambda table: table,
+    facts: dict[str, Any] | None = None,
+    progress: Progress = quiet,
+) -> None:
+    """Make a table by streaming its input rows through actor pools; does nothing when it is ready.
+
+    Args:
+        make_input: the input rows, with `kind.id_column` unique; called once, then kept with the half-made table.
+        finish: a last step over all rows before they are committed, such as quotas.
+        progress: called with the product's name, rows done and rows to do, about twice a second.
+
+    Raises:
+        RunError: no input row, a pool that cannot be scheduled, rows that are missing or doubled at the end, or more
+            failing rows than `faults.max_error_rate`.
+    """
+    if run.ready(product, recipe):
+        return
+    start = time.monotonic()
+    work = run.path(product) / "half-made"
+    source, sink = work / "input", work / "rows"
+    total = _write_input(source / "input.parquet", make_input, product)
+    shutil.rmtree(work / "markers", ignore_errors=True)
+    _check_schedulable(steps, product)
+    with _Watch(sink, product, total, progress):
+        _execute(source, sink, work, kind, steps, faults)
+    made = pq.read_table(sink, schema=kind.schema)
+    _reconcile(made, source / "input.parquet", kind, product)
+    _check_errors(made, faults, product)
+    begun = read_json(run.path(product) / "begun.json") or {}
+    seconds = time.monotonic() - start + begun.get("seconds", 0.0)
+    run.commit(product, recipe, kind, finish(made), seconds, input_rows=total, **(facts or {}))
+    shutil.rmtree(work, ignore_errors=True)
+    progress(product, total, total)
+
+
+def _write_input(path: Path, make_input: Callable[[], pa.Table], product: str) -> int:
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        table = make_input()
+        if not len(table):
+            raise RunError(f"{product} has no input row: nothing was left by the stages before it")
+        pq.write_table(table, path.with_suffix(".tmp"))
+        path.with_suffix(".tmp").rename(path)
+    return int(pq.read_metadata(path).num_rows)
+
+
+def _execute(source: Path, sink: Path, work: Path, kind: Table, steps: list[Step], faults: FaultConfig) -> None:
+    context = ray.data.DataContext.get_current().copy()
+    context.enable_progress_bars = False
+    context.max_errored_blocks = 0
+    context.checkpoint_config = CheckpointConfig(
+        id_column=kind.id_column, checkpoint_path=str(work / "ids"), delete_checkpoint_on_success=False
+    )
+    with ray.data.DataContext.current(context), warnings.catch_warnings():
+        # Ray Data says that it will not checkpoint a plan with a mere warning; going on would break resuming.
+        warnings.filterwarnings("error", message=".*[Cc]heckpoint.*")
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        data = ray.data.read_parquet(str(source)).repartition(target_num_rows_per_block=steps[0].pool.rows_per_block)
+        for number, step in enumerate(steps):
+            data = data.map_batches(
+                step.stage,
+                fn_constructor_kwargs={
+                    "id_column": kind.id_column,
+                    "schema": step.schema,
+                    "markers": str(work / "markers" / str(number)),
+                    "poison": faults.poison if number == 0 else {},
+                    "arguments": step.arguments,
+                },
+                batch_size=step.pool.rows_per_block,
+                batch_format="pyarrow",
+                compute=ray.data.ActorPoolStrategy(size=step.pool.actors),
+                num_cpus=step.pool.num_cpus,
+                num_gpus=step.pool.num_gpus or None,
+                max_restarts=faults.max_restarts,
+                max_task_retries=faults.max_restarts,
+            )
+        try:
+            data.write_parquet(str(sink), schema=kind.schema)
+        except ray.exceptions.RayError as error:
+            raise RunError(_explain(error, sink)) from error
+
+
+def _explain(error: Exception, sink: Path) -> str:
+    text = str(error)
+    if "No space left on device" in text:
+        return f"the disk of {sink} is full; free space and start the same command again: it goes on from here"
+    if "ActorDied" in text or "ActorUnavailable" in type(error).__name__ or "died" in text[:500]:
+        return (
+            "a worker process died more often than faults.max_restarts allows; see the log of the Ray session. "
+            f"The rows that were finished are kept: {text[-600:]}"
+        )
+    return f"the graph stopped; the rows that were finished are kept. {text[-800:]}"
+
+
+def _check_schedulable(steps: list[Step], product: str) -> None:
+    # Ray Data waits for ever when its actor pools leave no CPU for the tasks that feed them.
+    have = ray.cluster_resources()
+    cpus = sum(step.pool.actors * step.pool.num_cpus for step in steps) + 1
+    gpus = sum(step.pool.actors * step.pool.num_gpus for step in steps)
+    for name, need, there in (("CPU", cpus, have.get("CPU", 0)), ("GPU", gpus, have.get("GPU", 0))):
+        if need > there:
+            raise RunError(f"{product} needs {need:g} {name}s but the cluster has {there:g}; lower pool.actors or pool.num_{name.lower()}s")
+
+
+def _reconcile(made: pa.Table, source: Path, kind: Table, product: str) -> None:
+    asked = pq.read_table(source, columns=[kind.id_column])[kind.id_column].unique()
+    found = made[kind.id_column].unique()
+    missing = len(asked) - pc.sum(pc.is_in(asked, found)).as_py()
+    if missing or len(found) > len(asked):
+        raise RunError(f"{product}: {missing} of {len(asked)} rows never arrived; start again with --redo {product.split('/')[-1]}")
+
+
+def _check_errors(made: pa.Table, faults: FaultConfig, product: str) -> None:
+    bad = made.filter(pc.equal(made["status"], tables.ERROR))
+    if len(bad) > faults.max_error_rate * len(made):
+        reasons = bad["reason"].value_counts().to_pylist()
+        worst = max(reasons, key=lambda item: item["counts"])
+        raise RunError(
+            f"{product}: {len(bad)} of {len(made)} rows failed, more than faults.max_error_rate={faults.max_error_rate:g}; "
+            f"most often: {worst['values']}"
+        )
+
+
+class _Watch:
+    """Tells how many rows have reached the sink, while a graph runs, and keeps the time spent for a resumed run."""
+
+    def __init__(self, sink: Path, product: str, total: int, progress: Progress) -> None:
+        self._sink, self._product, self._total, self._progress = sink, product, total, progress
+        self._counted: dict[str, int] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, daemon=True)
+        self._begun = sink.parent.parent / "begun.json"
+
+    def __enter__(self) -> None:
+        self._progress(self._product, 0, self._total)
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _loop(self) -> None:
+        start = time.monotonic()
+        record = read_json(self._begun) or {}
+        before = record.get("seconds", 0.0)
+        while not self._stop.wait(0.5):
+            for path in self._sink.glob("*.parquet"):
+                if path.name not in self._counted:
+                    try:
+                        self._counted[path.name] = pq.read_metadata(path).num_rows
+                    except (OSError, pa.ArrowInvalid):
+                        continue  # still being written
+            self._progress(self._product, min(sum(self._counted.values()), self._total), self._total)
+            write_json(self._begun, {**record, "seconds": before + time.monotonic() - start, "total": self._total})
+
+
+def start_ray(address: str | None = None, cpus: int | None = None) -> None:
+    """Connect to a cluster, or start Ray on this machine; does nothing when it runs."""
+    if not ray.is_initialized():
+        ray.init(
+            address=address,
+            num_cpus=None if address else cpus,
+            include_dashboard=False if not address else None,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=True,
+        )

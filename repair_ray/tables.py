@@ -1,0 +1,218 @@
+"""Every table of a run: its columns, its row id, its statuses. The only file that names columns."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+OK = "ok"
+ERROR = "error"
+REJECTED = "rejected"
+NO_FAILURE = "no_failure"
+
+IMAGE = "image"
+CAPTION = "caption"
+
+_STATUS = [pa.field("status", pa.string(), nullable=False), pa.field("reason", pa.string())]
+_IMAGE_REF = [
+    pa.field("uri", pa.string()),
+    pa.field("offset", pa.int64()),
+    pa.field("length", pa.int64()),
+]
+_MISMATCH = pa.struct([("type", pa.string()), ("query", pa.string()), ("candidate", pa.string())])
+_CANDIDATE = pa.struct(
+    [
+        ("text", pa.string()),
+        ("uri", pa.string()),
+        ("offset", pa.int64()),
+        ("length", pa.int64()),
+        ("align", pa.float32()),
+        ("scaffold", pa.float32()),
+        ("status", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table's name, Arrow schema, and the column that resuming counts by (unique unless the stage fans out)."""
+
+    name: str
+    schema: pa.Schema
+    id_column: str
+    sort_by: tuple[str, ...]
+
+
+IMAGES = Table(
+    "images",
+    pa.schema(
+        [
+            pa.field("image_id", pa.string(), nullable=False),
+            pa.field("split", pa.string(), nullable=False),
+            pa.field("group_id", pa.string(), nullable=False),
+            *_IMAGE_REF,
+            pa.field("sha256", pa.string()),
+            pa.field("pixel_hash", pa.string()),
+            pa.field("width", pa.int32()),
+            pa.field("height", pa.int32()),
+            pa.field("source", pa.string()),
+            *_STATUS,
+        ]
+    ),
+    "image_id",
+    ("image_id",),
+)
+
+CAPTIONS = Table(
+    "captions",
+    pa.schema(
+        [
+            pa.field("caption_id", pa.string(), nullable=False),
+            pa.field("image_id", pa.string(), nullable=False),
+            pa.field("split", pa.string(), nullable=False),
+            pa.field("group_id", pa.string(), nullable=False),
+            pa.field("position", pa.int32(), nullable=False),
+            pa.field("text", pa.string(), nullable=False),
+            pa.field("text_key", pa.string(), nullable=False),
+            *_STATUS,
+        ]
+    ),
+    "caption_id",
+    ("caption_id",),
+)
+
+EMBEDDINGS = Table(
+    "embeddings",
+    pa.schema(
+        [
+            pa.field("item_id", pa.string(), nullable=False),
+            pa.field("kind", pa.string(), nullable=False),
+            pa.field("split", pa.string(), nullable=False),
+            pa.field("vector", pa.list_(pa.float32())),
+            pa.field("truncated", pa.bool_()),
+            *_STATUS,
+        ]
+    ),
+    "item_id",
+    ("kind", "item_id"),
+)
+
+FAILURES = Table(
+    "failures",
+    pa.schema(
+        [
+            pa.field("failure_id", pa.string(), nullable=False),
+            pa.field("direction", pa.string(), nullable=False),
+            pa.field("query_id", pa.string(), nullable=False),
+            pa.field("candidate_id", pa.string()),
+            pa.field("ground_truth_id", pa.string()),
+            pa.field("rank", pa.int32()),
+            pa.field("score", pa.float32()),
+            pa.field("ground_truth_score", pa.float32()),
+            *_STATUS,
+        ]
+    ),
+    "query_id",
+    ("direction", "query_id", "rank", "failure_id"),
+)
+
+VERDICTS = Table(
+    "verdicts",
+    pa.schema(
+        [
+            pa.field("failure_id", pa.string(), nullable=False),
+            pa.field("direction", pa.string(), nullable=False),
+            pa.field("judgement", pa.string()),
+            pa.field("mismatches", pa.list_(_MISMATCH)),
+            pa.field("confidence", pa.float32()),
+            pa.field("judge", pa.string()),
+            *_STATUS,
+        ]
+    ),
+    "failure_id",
+    ("failure_id",),
+)
+
+EDITS = Table(
+    "edits",
+    pa.schema(
+        [
+            pa.field("failure_id", pa.string(), nullable=False),
+            pa.field("direction", pa.string(), nullable=False),
+            pa.field("query_id", pa.string(), nullable=False),
+            pa.field("candidate_id", pa.string(), nullable=False),
+            pa.field("ground_truth_id", pa.string(), nullable=False),
+            pa.field("kind", pa.string()),
+            pa.field("instruction", pa.string()),
+            pa.field("candidates", pa.list_(_CANDIDATE)),
+            pa.field("text", pa.string()),
+            *_IMAGE_REF,
+            pa.field("align_before", pa.float32()),
+            pa.field("align", pa.float32()),
+            pa.field("scaffold", pa.float32()),
+            *_STATUS,
+        ]
+    ),
+    "failure_id",
+    ("failure_id",),
+)
+
+# What the embed stage reads: every picture and caption of a split, with what is needed to fetch it.
+ITEMS = pa.schema(
+    [
+        ("item_id", pa.string()),
+        ("kind", pa.string()),
+        ("split", pa.string()),
+        ("text", pa.string()),
+        ("uri", pa.string()),
+        ("offset", pa.int64()),
+        ("length", pa.int64()),
+    ]
+)
+
+# What the mine stage reads: one query a row.
+QUERIES = pa.schema(
+    [
+        ("query_id", pa.string()),
+        ("direction", pa.string()),
+        ("vector", pa.list_(pa.float32())),
+    ]
+)
+
+# What the audit and edit stages read: one failure a row, with everything that a language backend or editor may see.
+CASES = pa.schema(
+    [
+        ("failure_id", pa.string()),
+        ("direction", pa.string()),
+        ("query_id", pa.string()),
+        ("candidate_id", pa.string()),
+        ("ground_truth_id", pa.string()),
+        ("query_text", pa.string()),
+        ("candidate_text", pa.string()),
+        ("query_captions", pa.list_(pa.string())),
+        ("candidate_captions", pa.list_(pa.string())),
+        ("query_uri", pa.string()),
+        ("query_offset", pa.int64()),
+        ("query_length", pa.int64()),
+        ("candidate_uri", pa.string()),
+        ("candidate_offset", pa.int64()),
+        ("candidate_length", pa.int64()),
+        ("query_vector", pa.list_(pa.float32())),
+        ("candidate_vector", pa.list_(pa.float32())),
+        ("judgement", pa.string()),
+        ("mismatches", pa.list_(_MISMATCH)),
+    ]
+)
+
+
+def row_id(*parts: object) -> str:
+    """A stable id of what a row is: 16 hex digits of the SHA-256 of its parts."""
+    return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()[:16]
+
+
+def to_table(rows: list[dict[str, object]], schema: pa.Schema) -> pa.Table:
+    """Rows as a table of exactly this schema: absent keys become nulls, other keys are left out."""
+    return pa.table({name: pa.array([row.get(name) for row in rows], schema.field(name).type) for name in schema.names}, schema=schema)
