@@ -92,6 +92,10 @@ class PoolConfig(Section):
     num_gpus: float = Field(0.0, ge=0.0)
     rows_per_block: PositiveInt = Field(256, description="rows of one task: the unit of streaming and of resuming")
 
+    def on_cpu(self) -> PoolConfig:
+        """The same pool for a stage without a model."""
+        return self.model_copy(update={"num_gpus": 0.0})
+
 
 class FaultConfig(Section):
     """How a stage survives bad rows."""

@@ -99,7 +99,7 @@ def ingest(run: Run, config: Config, data_settings: dict[str, Any], sources: dic
                 CheckImages,
                 tables.IMAGES.schema,
                 {"folder": str(run.folder), "data": config.data.model_dump(mode="json")},
-                config.pool.model_copy(update={"num_gpus": 0.0}),
+                config.pool.on_cpu(),
             )
         ],
         gather_input,

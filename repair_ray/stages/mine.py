@@ -175,7 +175,7 @@ def mine(
         product,
         Recipe({"mining": mining.model_dump(mode="json", exclude={"memory_mb"})}, (embeddings, *parents)),
         tables.FAILURES,
-        [Step(MineFailures, tables.FAILURES.schema, arguments, config.pool.model_copy(update={"num_gpus": 0.0}))],
+        [Step(MineFailures, tables.FAILURES.schema, arguments, config.pool.on_cpu())],
         lambda: _queries(run, config, embeddings, ids),
         faults=config.faults,
         finish=lambda table: _within_budget(table, config),

@@ -15,7 +15,7 @@ class Batch:
 
     `images [N]` and `captions [M]`: item indices. The rest are positions in those two lists, `ABSENT` where a grid has
     no such item: `anchors [B, 2]` (image, caption), `grid_images [G, 3]`, `grid_captions [G, 3]` (anchor, i2t pair, t2i
-    pair), `extra [S, 2]`: the corrected pairs, for dispersal into the global batch.
+    pair), `extra [S, 2]`: the corrected pairs (without fallbacks, which are anchors elsewhere), for dispersal.
     """
 
     images: np.ndarray
@@ -66,7 +66,8 @@ class BatchPlan:
                     chosen = options[int(rng.integers(len(options)))]
                     row_images.append(images.place(chosen.image))
                     row_captions.append(captions.place(chosen.caption))
-                    extra.append((row_images[-1], row_captions[-1]))
+                    if not chosen.fallback:
+                        extra.append((row_images[-1], row_captions[-1]))
                 else:
                     row_images.append(ABSENT)
                     row_captions.append(ABSENT)

@@ -21,13 +21,14 @@ class CorrectedPair:
 
     `i2t`: anchor is the caption that was wrongly retrieved, (`image`, `caption`) = (query image, edited caption).
     `t2i`: anchor is the image that was wrongly retrieved, (`image`, `caption`) = (edited image, query caption).
-    `kept`: whether the pair is a repair (true), or the query's own counterpart (`paired`, false).
+    `fallback`: the query with its own counterpart, for an anchor whose failures in this direction have no repair.
     """
 
     direction: str
     anchor: int
     image: int
     caption: int
+    fallback: bool = False
 
 
 @dataclass
@@ -55,8 +56,10 @@ class PairSet:
         self.anchor_images = np.array(sorted(by_image), dtype=np.int64)
         self._i2t: dict[int, list[CorrectedPair]] = defaultdict(list)
         self._t2i: dict[int, list[CorrectedPair]] = defaultdict(list)
-        for pair in self.corrected:
-            (self._i2t if pair.direction == "i2t" else self._t2i)[pair.anchor].append(pair)
+        for pair in sorted(self.corrected, key=lambda pair: pair.fallback):
+            found = (self._i2t if pair.direction == "i2t" else self._t2i)[pair.anchor]
+            if not (pair.fallback and found and not found[0].fallback):
+                found.append(pair)
         self._shared = self._groups_of_shared_texts()
 
     def _groups_of_shared_texts(self) -> dict[int, np.ndarray]:

@@ -13,7 +13,7 @@ from repair_ray.data.records import DataError, Item, Problem, Record, canonical_
 
 READERS: dict[str, Reader] = {reader.name: reader for reader in (parquet.READER, karpathy.READER)}
 
-_FILE_SPLIT = re.compile(r"(?:^|[/_-])(train|training|val|valid|validation|dev|test)(?:[-_.]|$)", re.IGNORECASE)
+_NAMED_SPLIT = re.compile(r"(?:^|[/_-])(train|training|val|valid|validation|dev|test)(?:[-_./]|$)", re.IGNORECASE)
 
 
 def read(
@@ -33,7 +33,7 @@ def read(
 
     `path` is a file, a folder, a glob, or has {braces}. `format` None is detected from content. With `split`, only
     rows of that split come (train, validation, test, or the source's own word); rows that name none count as that
-    split. Where rows name no split, a file name such as validation-00000-of-00002.parquet does.
+    split. Where rows name no split, a file or folder name such as validation-00000-of-00002.parquet does.
 
     Raises DataError, at the first `next`: nothing there, an unknown format, columns that are missing or ambiguous;
     and at the end: no record at all, with what was found instead.
@@ -59,7 +59,7 @@ def read(
             example = example or item
             yield item
             continue
-        item.split = item.split or _split_of_file(item, len(files), wanted)
+        item.split = item.split or _split_by_name(item, path, len(files), wanted)
         splits[str(item.split)] += 1
         if wanted is None or item.split == wanted:
             records += 1
@@ -101,11 +101,14 @@ def _files_of(path: str, reader: Reader) -> list[str]:
     return files
 
 
-def _split_of_file(record: Record, file_count: int, wanted: str | None) -> str | None:
-    """A file's name tells the split when several files were read; one file named for a split is the caller's word."""
-    found = _FILE_SPLIT.search(record.source.rpartition("/")[2])
+def _split_by_name(record: Record, path: str, file_count: int, wanted: str | None) -> str | None:
+    """The split that the names of file and folder (below `path`) tell; one file read for a split is of that split."""
+    folder = path.rstrip("/") + "/"
+    below = record.source.startswith(folder)
+    name = record.source[len(folder) :] if below else record.source.rpartition("/")[2]
+    found = _NAMED_SPLIT.findall(name)
     if found and (file_count > 1 or wanted is None):
-        return canonical_split(found[1])
+        return canonical_split(found[-1])
     return wanted
 
 

@@ -7,10 +7,11 @@ from functools import lru_cache
 from typing import Literal
 
 from repair_ray.engines.heuristic import lexicon as lex
-from repair_ray.engines.heuristic.objects import View, conflicting_classes, counts_conflict, heads_agree, view_of
+from repair_ray.engines.heuristic.objects import Thing, View, conflicting_classes, counts_conflict, heads_agree, view_of
 from repair_ray.engines.heuristic.parse import Parsed, Phrase, Relation, parse
 
-_MAX_NODES = 4000
+_MAX_NODES = 1000
+_COMPLETE = 0.9  # agreement from which an image's captions are taken to name all that is there
 _OTHER_HEADS = 4  # things of another noun that a phrase may be compared with
 
 Kind = Literal["head", "missing", "attr", "open", "action", "count", "relation"]
@@ -31,6 +32,9 @@ class Finding:
     relation: int = -1
 
 
+_Option = tuple[float, int | None, tuple[Finding, ...]]  # cost, thing, findings
+
+
 @dataclass(frozen=True)
 class Costs:
     """What a finding costs when assignments are compared."""
@@ -39,12 +43,13 @@ class Costs:
     unknown: float
     head: float
     missing: float
+    role: float = 0.0  # for another noun that stands in another place of the sentence
 
 
 # To judge: first the fewest denials, then the fewest unknowns. To edit: the fewest changes; to leave a phrase out costs
 # as much as to change three of its words.
 JUDGE = Costs(denied=1.0, unknown=0.01, head=1.2, missing=1.5)
-EDIT = Costs(denied=1.0, unknown=1.0, head=1.3, missing=3.1)
+EDIT = Costs(denied=1.0, unknown=1.0, head=1.3, missing=3.1, role=0.4)
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,17 @@ class Alignment:
     def denied(self) -> tuple[Finding, ...]:
         """The findings that contradict the image's captions."""
         return tuple(f for f in self.findings if f.denied)
+
+    def contradicts(self, view: View) -> bool:
+        """Whether the captions deny what this one says.
+
+        Captions that all name the same things also deny, by silence, a thing that they do not name. Where they name
+        different ones, only half of the caption's things or more being absent counts.
+        """
+        absent = {f.phrase for f in self.denied if f.kind in {"head", "missing"}}
+        if any(f.kind not in {"head", "missing"} and f.phrase not in absent for f in self.denied):
+            return True
+        return bool(absent) and (view.agreement >= _COMPLETE or 2 * len(absent) >= len(self.things))
 
     @property
     def supported(self) -> bool:
@@ -93,18 +109,28 @@ def compare(parsed: Parsed, k: int, view: View, i: int | None) -> tuple[Finding,
         if word not in thing.opens:
             found.append(Finding("open", bool(leftover) and lex.canonical(word) not in view.words, k, word))
     if counts_conflict(phrase, thing):
-        found.append(Finding("count", not _counts_add_up(parsed, phrase, view, i), k))
-    elif phrase.count is not None and thing.count is None:
-        found.append(Finding("count", thing.plural and phrase.count == 1, k))
+        found.append(Finding("count", not (_is_the_sum(phrase, view) or _is_one_of(parsed, phrase, thing)), k))
+    elif phrase.count is not None and thing.count is None and (phrase.count > 1 or thing.plural):
+        found.append(Finding("count", phrase.count == 1, k))
     return tuple(found)
 
 
-def _counts_add_up(parsed: Parsed, phrase: Phrase, view: View, i: int) -> bool:
+def _is_the_sum(phrase: Phrase, view: View) -> bool:
     """ "Two dogs" may be a black dog and a white dog: then the numbers differ and nothing is wrong."""
-    head = lex.canonical(phrase.head)
     if phrase.attrs or phrase.opens:
         return False
-    return phrase.count == sum(t.count or 1 for t in view.things if lex.canonical(t.head) == head)
+    return phrase.count == sum(thing.count or 1 for thing in view.things if heads_agree(phrase, thing))
+
+
+def _is_one_of(parsed: Parsed, phrase: Phrase, thing: Thing) -> bool:
+    """ "A black dog and a white dog" may be "two dogs", of which nothing else is known."""
+    if phrase.count != 1 or not _may_hold_several(thing):
+        return False
+    return thing.count == sum(heads_agree(other, thing) for other in parsed.phrases if other.count in (1, None))
+
+
+def _may_hold_several(thing: Thing) -> bool:
+    return thing.count is not None and thing.count > 1 and not thing.opens and not set(thing.attrs) - {"action"}
 
 
 def compare_relation(relation: Relation, index: int, view: View, i: int | None, j: int | None) -> Finding | None:
@@ -147,7 +173,7 @@ def _align(caption: str, captions: tuple[str, ...], costs: Costs, n: int) -> tup
             del best[n:]
             return
         for own, i, found in options[k]:
-            if i is not None and i in chosen:
+            if i is not None and i in chosen and not _shared(parsed.phrases[k], view.things[i], chosen.count(i)):
                 continue
             so_far = (*chosen, i)
             related = _relations_closed_by(parsed, k, so_far, view)
@@ -158,21 +184,26 @@ def _align(caption: str, captions: tuple[str, ...], costs: Costs, n: int) -> tup
     return tuple(best)
 
 
-def _options(
-    parsed: Parsed, k: int, view: View, costs: Costs
-) -> list[tuple[float, int | None, tuple[Finding, ...]]]:
-    everything: list[tuple[float, int | None, tuple[Finding, ...]]] = []
+def _shared(phrase: Phrase, thing: Thing, holds: int) -> bool:
+    return phrase.count == 1 and _may_hold_several(thing) and heads_agree(phrase, thing) and holds < (thing.count or 1)
+
+
+def _options(parsed: Parsed, k: int, view: View, costs: Costs) -> list[_Option]:
+    everything: list[_Option] = []
     for i in [*range(len(view.things)), None]:
         found = compare(parsed, k, view, i)
-        everything.append((sum(_price(f, costs) for f in found), i, found))
-    everything.sort(key=lambda option: (option[0], option[1] is None, option[1] or 0))
-    agreeing, others = [], []
+        same_role = i is None or parsed.phrases[k].role in view.things[i].roles
+        everything.append((sum(_price(f, costs, same_role) for f in found), i, found))
+    mentions = [-thing.mentions for thing in view.things]  # of equals, what the captions speak of most
+    everything.sort(key=lambda option: (option[0], (1, 0) if option[1] is None else (0, mentions[option[1]])))
+    agreeing: list[_Option] = []
+    others: list[_Option] = []
     for option in everything:
         i = option[1]
         same = i is None or heads_agree(parsed.phrases[k], view.things[i])
         (agreeing if same else others).append(option)
-    kept = [*agreeing, *others[:_OTHER_HEADS]]
-    return sorted(kept, key=lambda option: (option[0], option[1] is None, option[1] or 0))
+    kept = {option[1] for option in [*agreeing, *others[:_OTHER_HEADS]]}
+    return [option for option in everything if option[1] in kept]
 
 
 def _relations_closed_by(parsed: Parsed, k: int, chosen: tuple[int | None, ...], view: View) -> tuple[Finding, ...]:
@@ -185,9 +216,9 @@ def _relations_closed_by(parsed: Parsed, k: int, chosen: tuple[int | None, ...],
     return tuple(found)
 
 
-def _price(finding: Finding, costs: Costs) -> float:
+def _price(finding: Finding, costs: Costs, same_role: bool = True) -> float:
     if finding.kind == "missing":
         return costs.missing if finding.denied or costs.unknown == costs.denied else costs.unknown
     if finding.kind == "head" and finding.denied:
-        return costs.head
+        return costs.head if same_role else costs.head + costs.role
     return costs.denied if finding.denied else costs.unknown

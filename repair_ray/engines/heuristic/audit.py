@@ -40,7 +40,7 @@ def audit(case: Case) -> Verdict:
     if wrong:
         return Verdict("bad_ground_truth", confidence=0.7, reason=wrong)
     best = align(caption, view, JUDGE)[0]
-    if best.denied:
+    if best.contradicts(view):
         swap = case.direction == "t2i"
         mismatches = tuple(dict.fromkeys(_mismatch(f, parse(caption), best, view, swap) for f in best.denied))
         confidence = max(_SURE[f.kind] for f in best.denied)
@@ -79,13 +79,18 @@ def _at_odds(caption: str, siblings: Sequence[str]) -> bool:
     if not parsed.phrases or not view.things:
         return False
     best = align(caption, view, JUDGE)[0]
-    if all(f.kind in {"head", "missing"} for f in best.denied):
+    if not _denied_outright(best):
         absent = {f.phrase for f in best.denied} == set(range(len(parsed.phrases)))
         return absent and not _shares_words(parsed, view) and _agree(siblings)
     said = [align(caption, view_of([sibling]), JUDGE)[0] for sibling in siblings if parse(sibling).phrases]
-    against = sum(any(f.kind not in {"head", "missing"} for f in a.denied) for a in said)
-    consistent = sum(not a.denied for a in said)
-    return against > consistent
+    against = sum(_denied_outright(alignment) for alignment in said)
+    consistent = sum(not alignment.denied for alignment in said)
+    return against > max(consistent, len(said) // 3)
+
+
+def _denied_outright(alignment: Alignment) -> bool:
+    """Whether a colour, number or place is denied: what people who look at one photo seldom disagree on."""
+    return any(f.kind in {"attr", "count", "relation"} for f in alignment.denied)
 
 
 def _shares_words(parsed: Parsed, view: View) -> bool:
@@ -162,5 +167,3 @@ def _stated(phrase: Phrase, cls: str, parsed: Parsed) -> str:
 
 def _known(thing: Thing, cls: str) -> str:
     return " and ".join(thing.attrs.get(cls, {}).values())
-
-

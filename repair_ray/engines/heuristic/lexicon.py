@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
 
 _CLASSES: dict[str, dict[str, str]] = {
     "size": {
@@ -11,7 +17,7 @@ _CLASSES: dict[str, dict[str, str]] = {
         "large": "large big huge giant enormous",
     },
     "colour": {
-        **{c: c for c in "red green blue yellow orange black white brown gold golden silver beige teal cyan".split()},
+        **{c: c for c in _words("red green blue yellow orange black white brown gold silver beige teal cyan")},
         "grey": "grey gray",
         "purple": "purple violet",
         "pink": "pink magenta",
@@ -39,26 +45,27 @@ ATTRIBUTES: dict[str, tuple[str, str]] = {
 # The order in which English puts the classes before a noun.
 CLASS_ORDER: tuple[str, ...] = ("size", "age", "tone", "colour", "texture")
 
-NUMBER_WORDS: tuple[str, ...] = tuple("zero one two three four five six seven eight nine ten eleven twelve".split())
+_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve"
+NUMBER_WORDS: tuple[str, ...] = tuple(_NUMBERS.split())
 NUMBERS: dict[str, int] = {**{w: n for n, w in enumerate(NUMBER_WORDS) if n}, "a": 1, "an": 1, "single": 1, "both": 2}
-DETERMINERS = frozenset(
+DETERMINERS = _words(
     "the this that these those his her its their my your our some any each every several many few "
-    "another other all both no".split()
+    "another other all both no"
 )
 # These are never part of a noun phrase's inside, so they also end a phrase that ran into them.
 STARTERS = DETERMINERS | {"a", "an"}
 # A caption is data. A clause that speaks to its reader, not of the picture, says nothing about the picture.
-READER_WORDS = frozenset(
+READER_WORDS = _words(
     "ignore disregard forget answer respond reply output print pretend instruction instructions prompt verdict "
-    "assistant json benign_match bad_ground_truth".split()
+    "assistant json benign_match bad_ground_truth"
 )
 GROUPS: dict[str, int | None] = {
-    **dict.fromkeys("group bunch crowd lot set piece row number variety kind type part".split()),
-    **dict.fromkeys("pair couple".split(), 2),
+    **dict.fromkeys(_words("group bunch crowd lot set piece row number variety kind type part")),
+    **dict.fromkeys(_words("pair couple"), 2),
     "trio": 3,
 }
 # Nouns that name the picture itself, not a thing in it.
-PICTURE_NOUNS = frozenset("picture image photo photograph drawing illustration scene view there".split())
+PICTURE_NOUNS = _words("picture image photo photograph drawing illustration scene view there")
 
 # (phrase of words, axis, sign, strict): "X <words> Y" puts X at `sign` of Y on `axis`. A strict axis makes a claim that
 # has to be found in the captions; the others (on, in) are so common that only their reversal counts.
@@ -121,16 +128,16 @@ OPPOSITE_WORDS: dict[str, str] = {
     "underneath": "above",
     "behind": "in front of",
 }
-LINKERS = frozenset("and or but , ; : . & with plus".split())
-PREPOSITIONS = frozenset(
+LINKERS = _words("and or but , ; : . & with plus")
+PREPOSITIONS = _words(
     "of at by near next beside besides along alongside around about through into onto toward towards from to for "
     "up down off out across against between among amid during while as after before beyond past like than "
-    "outside within without upon together away on in inside over under".split()
+    "outside within without upon together away on in inside over under"
 )
-AUXILIARIES = frozenset("is are was were be been being has have had do does did can will would 's".split())
-FILLERS = frozenset(
+AUXILIARIES = _words("is are was were be been being has have had do does did can will would 's")
+FILLERS = _words(
     "who which that where when what it he she they them him there here also very just then not both side "
-    "each other itself themselves".split()
+    "each other itself themselves"
 )
 
 _ACTIONS = (
@@ -151,11 +158,11 @@ for _entry in _ACTIONS.split("|"):
     ACTION_FORMS[_base] = (_base, _third, _ing)
     ACTIONS.update({_base: _base, _third: _base, _ing: _base})
 # Of these, one body does one at a time, so they can contradict each other.
-POSTURES = frozenset("stand sit lie run walk jump swim sleep fly climb kneel".split())
+POSTURES = _words("stand sit lie run walk jump swim sleep fly climb kneel")
 # Words in -ing or of a verb's form that are nouns.
-ING_NOUNS = frozenset(
+ING_NOUNS = _words(
     "building clothing railing ceiling evening morning wedding painting something nothing anything everything "
-    "fishing crossing awning landing swing swings slide slides parking".split()
+    "fishing crossing awning landing swing swings slide slides parking"
 )
 
 # Words for one thing; a word may be in several groups. Disjoint groups (man, woman) stay apart.
@@ -209,9 +216,10 @@ _IRREGULAR = {
     "buses": "bus",
 }
 _IRREGULAR_PLURAL = {one: many for many, one in _IRREGULAR.items()}
-_UNCHANGED = frozenset("sheep deer fish jeans shorts pants sunglasses glasses scissors trousers clothes tennis".split())
+_UNCHANGED = _words("sheep deer fish jeans shorts pants sunglasses glasses scissors trousers clothes tennis")
 
 
+@lru_cache(maxsize=65536)
 def singular(word: str) -> str:
     """Strip a regular or common irregular plural: `boxes` -> `box`, `cities` -> `city`; other words are returned."""
     if word in _IRREGULAR:
@@ -222,7 +230,7 @@ def singular(word: str) -> str:
         return word[:-3] + "y" if len(word) > 4 else word[:-1]
     if re.search(r"(ss|x|zz|ch|sh)es$", word):
         return word[:-2]
-    return word[:-1] if word.endswith("s") else word
+    return word.removesuffix("s")
 
 
 def plural(word: str) -> str:
@@ -241,6 +249,7 @@ def is_plural(word: str) -> bool:
     return singular(word) != word
 
 
+@lru_cache(maxsize=65536)
 def canonical(noun: str) -> str:
     """The name of a noun's synonym group, or the noun's singular."""
     one = singular(noun)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
@@ -10,7 +10,9 @@ from itertools import product
 from repair_ray.engines.heuristic import lexicon as lex
 from repair_ray.engines.heuristic.parse import Parsed, Phrase, parse
 
-_MAX_PLACEMENTS = 4000
+_MAX_STEPS = 2000
+_MAX_FITTING = 6
+_NEW = 1000  # a new thing costs more than all that a caption may have in common with the old ones
 
 
 @dataclass
@@ -22,6 +24,8 @@ class Thing:
     plural: bool = False
     attrs: dict[str, dict[str, str]] = field(default_factory=dict)
     opens: list[str] = field(default_factory=list)
+    roles: set[str] = field(default_factory=set)
+    mentions: int = 0
 
     def values(self, cls: str) -> frozenset[str]:
         """The known values of one class; several for "black and white"."""
@@ -30,12 +34,16 @@ class Thing:
 
 @dataclass
 class View:
-    """The things of an image; `sides[i, j, axis]` are the signs at which thing i was said to lie from thing j."""
+    """The things of an image; `sides[i, j, axis]` are the signs at which thing i was said to lie from thing j.
+
+    `agreement` in [0, 1]: how many of a caption's nouns another caption has too, on average; 1 for a single caption.
+    """
 
     captions: tuple[str, ...]
     things: list[Thing]
     sides: dict[tuple[int, int, str], set[int]]
     words: frozenset[str]
+    agreement: float = 1.0
 
 
 def heads_agree(phrase: Phrase, thing: Thing) -> bool:
@@ -72,7 +80,7 @@ def view_of(captions: Sequence[str]) -> View:
 def _view(captions: tuple[str, ...]) -> View:
     parsed = [parse(caption) for caption in captions]
     words = frozenset(lex.canonical(t.lower) for p in parsed for t in p.tokens)
-    view = View(captions, [], {}, words)
+    view = View(captions, [], {}, words, _agreement(parsed))
     # The caption that tells most goes first, so that vaguer ones find the things that they speak of.
     waiting = sorted(parsed, key=lambda p: -(100 * len(p.phrases) + sum(_detail(x) for x in p.phrases)))
     for caption in waiting:
@@ -84,6 +92,17 @@ def _view(captions: tuple[str, ...]) -> View:
         _place(view, caption)
     _close_sides(view)
     return view
+
+
+def _agreement(parsed: list[Parsed]) -> float:
+    nouns = [[lex.canonical(phrase.head) for phrase in caption.phrases] for caption in parsed if caption.phrases]
+    if len(nouns) < 2:
+        return 1.0
+    shares = []
+    for k, own in enumerate(nouns):
+        others = {noun for m, other in enumerate(nouns) if m != k for noun in other}
+        shares.append(sum(any(lex.is_a(a, b) or lex.is_a(b, a) for b in others) for a in own) / len(own))
+    return sum(shares) / len(shares)
 
 
 def _detail(phrase: Phrase) -> int:
@@ -99,39 +118,34 @@ def _may_be(phrase: Phrase, thing: Thing) -> bool:
 
 def _placements(view: View, caption: Parsed) -> list[tuple[int | None, ...]]:
     """The best ways to give the phrases of a caption to different things: fewest new ones, then most in common."""
-    options: list[list[int | None]] = []
+    options: list[list[tuple[int, int | None]]] = []
     for phrase in caption.phrases:
-        fitting: list[int | None] = [i for i, thing in enumerate(view.things) if _may_be(phrase, thing)]
-        options.append([*fitting[:6], None])
+        fitting: list[tuple[int, int | None]] = [
+            (-_overlap(phrase, thing), i) for i, thing in enumerate(view.things) if _may_be(phrase, thing)
+        ]
+        options.append([*sorted(fitting, key=lambda option: option[0])[:_MAX_FITTING], (_NEW, None)])
+    floor = [0] * (len(options) + 1)
+    for k in reversed(range(len(options))):
+        floor[k] = floor[k + 1] + options[k][0][0]
     best: list[tuple[int | None, ...]] = []
-    best_score: tuple[int, int] | None = None
-    for tried, placement in enumerate(_distinct_choices(options)):
-        new = sum(i is None for i in placement)
-        shared = sum(
-            _overlap(p, view.things[i]) for p, i in zip(caption.phrases, placement, strict=True) if i is not None
-        )
-        score = (new, -shared)
-        if best_score is None or score < best_score:
-            best, best_score = [placement], score
-        elif score == best_score:
-            best.append(placement)
-        if tried >= _MAX_PLACEMENTS:
-            break
-    return best
+    best_cost = _NEW * (len(options) + 1)
+    steps = 0
 
-
-def _distinct_choices(options: list[list[int | None]]) -> Iterator[tuple[int | None, ...]]:
-    def extend(k: int, used: frozenset[int], chosen: tuple[int | None, ...]) -> Iterator[tuple[int | None, ...]]:
-        if k == len(options):
-            yield chosen
+    def extend(k: int, chosen: tuple[int | None, ...], cost: int) -> None:
+        nonlocal best, best_cost, steps
+        steps += 1
+        if cost + floor[k] > best_cost or (steps > _MAX_STEPS and best):
             return
-        for i in options[k]:
-            if i is None:
-                yield from extend(k + 1, used, (*chosen, None))
-            elif i not in used:
-                yield from extend(k + 1, used | {i}, (*chosen, i))
+        if k == len(options):
+            best = [*best, chosen] if cost == best_cost else [chosen]
+            best_cost = cost
+            return
+        for own, i in options[k]:
+            if i is None or i not in chosen:
+                extend(k + 1, (*chosen, i), cost + own)
 
-    return extend(0, frozenset(), ())
+    extend(0, (), 0)
+    return best
 
 
 def _overlap(phrase: Phrase, thing: Thing) -> int:
@@ -158,6 +172,8 @@ def _learn(thing: Thing, phrase: Phrase, caption: Parsed) -> None:
     said, known = lex.canonical(phrase.head), lex.canonical(thing.head)
     if said != known and lex.is_a(said, known):
         thing.head = phrase.head
+    thing.roles.add(phrase.role)
+    thing.mentions += 1
     if phrase.count is not None:
         thing.count = phrase.count
     thing.plural = thing.plural or phrase.plural
@@ -185,20 +201,15 @@ def _close_sides(view: View) -> None:
             view.sides.setdefault((i, m, axis), set()).update(a)
 
 
-def name_of(thing: Thing, count: int | None = None, definite: bool = False) -> str:
+def name_of(thing: Thing, definite: bool = False) -> str:
     """A noun phrase with all that is known of a thing: `two small red striped circles`, or with "the" for one."""
-    number = thing.count if count is None else count
-    many = (number or (2 if thing.plural else 1)) > 1
-    words = [
-        " and ".join(thing.attrs[cls].values())
-        for cls in lex.CLASS_ORDER
-        if cls in thing.attrs
-    ]
-    words += thing.opens
-    words.append(lex.plural(thing.head) if many else thing.head)
+    number = thing.count
+    many = thing.plural if number is None else number > 1
+    words = [" and ".join(thing.attrs[cls].values()) for cls in lex.CLASS_ORDER if cls in thing.attrs]
+    words += [*thing.opens, lex.plural(thing.head) if many else thing.head]
+    actions = [a for a in thing.attrs.get("action", ()) if a in lex.POSTURES or not definite]
+    words += [lex.ACTION_FORMS[actions[0]][2]] if len(actions) == 1 else []
+    numeral = [] if number is None else [lex.number_word(number)]
     if definite:
-        numeral = [lex.number_word(number)] if number is not None and number > 1 else []
-        return " ".join(["the", *numeral, *words])
-    if number == 1 or (number is None and not many):
-        return " ".join([lex.article(words[0]), *words])
-    return " ".join([*([lex.number_word(number)] if number is not None else []), *words])
+        return " ".join(["the", *(numeral if many else []), *words])
+    return " ".join([lex.article(words[0]) if number == 1 else " ".join(numeral), *words]).strip()

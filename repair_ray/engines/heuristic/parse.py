@@ -35,7 +35,8 @@ class Attr:
 class Phrase:
     """A noun phrase over tokens [start, end). `count` is None when no number is stated.
 
-    `opens` are the modifiers that no word list knows, as (singular word, token index).
+    `opens` are the modifiers that no word list knows, as (singular word, token index); `role` is the preposition before
+    the phrase, `^` for the first phrase.
     """
 
     start: int
@@ -47,6 +48,7 @@ class Phrase:
     count_token: int | None
     attrs: tuple[Attr, ...]
     opens: tuple[tuple[str, int], ...]
+    role: str = ""
 
     def values(self, cls: str) -> frozenset[str]:
         """The stated values of one class of modifiers."""
@@ -99,6 +101,7 @@ class _State:
     headless: list[list[int]] = field(default_factory=list)
     pending: _Pending | None = None
     after_auxiliary: bool = False
+    there: bool = False  # "there are circles": the noun comes after the verb
     group: tuple[int, int | None] | None = None  # first token and count of "a pair of"
 
 
@@ -150,6 +153,7 @@ def _step(state: _State, i: int) -> int:
     elif word in lex.AUXILIARIES:
         _close(state)
         state.after_auxiliary = True
+        state.there = i > 0 and state.tokens[i - 1].lower == "there"
     elif _joins_modifiers(state, i):
         pass
     elif not word[0].isalnum() or word in lex.LINKERS | lex.PREPOSITIONS | lex.FILLERS:
@@ -200,7 +204,7 @@ def _is_group(state: _State) -> bool:
 
 
 def _joins_modifiers(state: _State, i: int) -> bool:
-    """"and" or a comma inside "a black and white dog": known modifiers on both sides and no noun yet."""
+    """ "and" or a comma inside "a black and white dog": known modifiers on both sides and no noun yet."""
     if state.tokens[i].lower not in {"and", ","} or not state.segment or i + 1 >= len(state.tokens):
         return False
     before, after = state.tokens[state.segment[-1]].lower, state.tokens[i + 1].lower
@@ -258,6 +262,16 @@ def _close(state: _State, runs_into: bool = False) -> None:
     if not segment:
         return
     opens = _without_verb(tokens, segment, [k for k in segment if _is_open(tokens[k].lower)], runs_into)
+    bare = not any(_starts_noun(tokens[k].lower) for k in segment)
+    if (
+        opens
+        and predicate
+        and bare
+        and state.phrases
+        and not state.there
+        and not lex.is_plural(tokens[opens[-1]].lower)
+    ):
+        return  # "is ready", "is suspended": said of the last noun, not a noun
     if not opens:
         known = [k for k in segment if tokens[k].lower in lex.ATTRIBUTES]
         if known and predicate and state.phrases:
@@ -303,6 +317,10 @@ def _without_verb(tokens: tuple[Token, ...], segment: list[int], opens: list[int
     return opens[:-1] if verb else opens
 
 
+def _starts_noun(word: str) -> bool:
+    return word in lex.STARTERS or word in lex.NUMBERS or word.isdigit()
+
+
 def _attrs(tokens: tuple[Token, ...], indices: list[int]) -> tuple[Attr, ...]:
     found = [Attr(*lex.ATTRIBUTES[tokens[k].lower], k) for k in indices if tokens[k].lower in lex.ATTRIBUTES]
     found += [Attr("action", lex.ACTIONS[tokens[k].lower], k) for k in indices if tokens[k].lower in lex.ACTIONS]
@@ -335,7 +353,7 @@ def _headless_phrase(tokens: tuple[Token, ...], segment: list[int]) -> Phrase:
 def _add(state: _State, phrase: Phrase) -> None:
     index = _mentioned_before(state.phrases, phrase)
     if index is None:
-        state.phrases.append(phrase)
+        state.phrases.append(replace(phrase, role=_role(state, phrase)))
         index = len(state.phrases) - 1
     waiting = state.pending
     if waiting is None:
@@ -344,12 +362,17 @@ def _add(state: _State, phrase: Phrase) -> None:
         waiting.object = index  # "to the left of X, Y": wait for Y
         return
     if waiting.subject is None and waiting.object is not None:
-        state.relations.append(
-            Relation(index, waiting.object, waiting.axis, waiting.sign, waiting.start, waiting.end)
-        )
+        state.relations.append(Relation(index, waiting.object, waiting.axis, waiting.sign, waiting.start, waiting.end))
     elif waiting.subject is not None:
         state.relations.append(Relation(waiting.subject, index, waiting.axis, waiting.sign, waiting.start, waiting.end))
     state.pending = None
+
+
+def _role(state: _State, phrase: Phrase) -> str:
+    if not state.phrases:
+        return "^"
+    word = state.tokens[phrase.start - 1].lower
+    return word if word in lex.PREPOSITIONS or word == "with" else ""
 
 
 def _mentioned_before(phrases: list[Phrase], phrase: Phrase) -> int | None:

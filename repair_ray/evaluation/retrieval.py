@@ -1,0 +1,69 @@
+"""Full-ranking retrieval metrics: R@1/5/10 and MRR in both directions, any-of over positives, pessimistic ties."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from repair_ray.evaluation.statistics import bootstrap_interval
+
+TIE_RULE = "pessimistic: a tie with a wrong item ranks below it"
+CUTS = (1, 5, 10)
+
+
+def best_ranks(queries: np.ndarray, gallery: np.ndarray, positives: Sequence[np.ndarray], chunk: int = 1024) -> np.ndarray:
+    """Rank of the best positive of each query: 1 + the number of other items that score at least as high.
+
+    Args:
+        queries, gallery: float32 `[N, D]`, `[M, D]`.
+        positives: for each query the gallery indices that are right; other positives do not push a positive down.
+
+    Returns:
+        int64 `[N]`; 0 where a query has no positive at all.
+    """
+    ranks = np.zeros(len(queries), np.int64)
+    for start in range(0, len(queries), chunk):
+        scores = queries[start : start + chunk].astype(np.float32) @ gallery.astype(np.float32).T
+        for row, own in enumerate(positives[start : start + chunk]):
+            if len(own):
+                best = scores[row, own].max()
+                wrong = np.count_nonzero(scores[row] >= best) - np.count_nonzero(scores[row, own] >= best)
+                ranks[start + row] = 1 + wrong
+    return ranks
+
+
+def direction_metrics(ranks: np.ndarray, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
+    """R@K and MRR in percent with a 95 % bootstrap interval of R@1; queries without a positive are counted apart."""
+    scored = ranks[ranks > 0]
+    if not len(scored):
+        raise ValueError("no query has a positive in the gallery: nothing to evaluate")
+    hits = (scored == 1).astype(np.float64)
+    low, high = bootstrap_interval(hits, bootstrap, seed)
+    return {
+        **{f"r@{k}": round(100 * float((scored <= k).mean()), 3) for k in CUTS},
+        "mrr": round(100 * float((1 / scored).mean()), 3),
+        "r@1_ci": [round(100 * low, 3), round(100 * high, 3)],
+        "n": len(scored),
+        "skipped": int((ranks == 0).sum()),
+    }
+
+
+def retrieval_metrics(
+    images: np.ndarray,
+    captions: np.ndarray,
+    captions_of_image: Sequence[np.ndarray],
+    images_of_caption: Sequence[np.ndarray],
+    *,
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> dict[str, dict[str, Any]]:
+    """Metrics of both directions, `{"i2t": {...}, "t2i": {...}}`, from unit features `[N, D]` and `[M, D]`.
+
+    Raises:
+        ValueError: no query of a direction has a positive.
+    """
+    i2t = best_ranks(images, captions, captions_of_image)
+    t2i = best_ranks(captions, images, images_of_caption)
+    return {"i2t": direction_metrics(i2t, bootstrap, seed), "t2i": direction_metrics(t2i, bootstrap, seed)}

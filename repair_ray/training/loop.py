@@ -1,0 +1,253 @@
+"""One training run on Ray Train: DDP workers, checkpoints by step, the best one by validation.
+
+Everything is a function of the step number (which anchors, which learning rate), so that a run that was killed goes on
+inside its epoch, also with another number of workers.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.train
+import torch
+import torch.distributed as dist
+from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchTrainer
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from repair_ray.config import ObjectiveConfig, TrainingConfig
+from repair_ray.data.store import ImageStore
+from repair_ray.engines.encoder import Preprocess, RetrieverSpec, build_model, save_weights
+from repair_ray.run import RunError, read_json, write_json
+from repair_ray.training.batches import BatchPlan
+from repair_ray.training.data import BatchLoader, read_items
+from repair_ray.training.gather import total, world_size
+from repair_ray.training.trainer import Trainer
+from repair_ray.training.validation import Validator
+
+WEIGHTS = "model.safetensors"
+HISTORY = "history.json"
+STATE = "state.pt"
+PROGRESS = "progress.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one training run needs; plain values only, since it travels to the workers.
+
+    `items` is the folder of the training set, `validation` that of the validation set (None: the last step wins).
+    """
+
+    name: str
+    folder: str
+    items: str
+    validation: str | None
+    spec: RetrieverSpec
+    training: TrainingConfig
+    objective: ObjectiveConfig
+    store: dict[str, Any]
+    seed: int
+
+
+@dataclass
+class Progress:
+    """Where a run stands; saved with each checkpoint."""
+
+    step: int = 0
+    images: int = 0
+    texts: int = 0
+    best: float = -1.0
+    best_step: int = 0
+    stale: int = 0
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+def train(job: Job) -> dict[str, Any]:
+    """Train to the end, resuming what lies under the job's name; returns steps, items encoded and the history.
+
+    Writes `model.safetensors` (the best weights by validation) and `history.json` into `job.folder`.
+
+    Raises:
+        RunError: a worker failed more often than Ray Train retries.
+    """
+    folder = Path(job.folder)
+    trainer = TorchTrainer(
+        _worker,
+        train_loop_config={"job": job},
+        scaling_config=ScalingConfig(
+            num_workers=job.training.workers,
+            use_gpu=job.training.use_gpu,
+            resources_per_worker=None if job.training.use_gpu else {"CPU": _cpus(job.training)},
+        ),
+        run_config=RunConfig(
+            name="state",
+            storage_path=str(folder),
+            checkpoint_config=CheckpointConfig(num_to_keep=2),
+            failure_config=FailureConfig(max_failures=3),
+        ),
+    )
+    try:
+        result = trainer.fit()
+    except Exception as error:
+        raise RunError(f"training {job.name} stopped; start again to go on from its last checkpoint. {_tail(error)}") from error
+    if result.checkpoint is None:
+        raise RunError(f"training {job.name} ended without a checkpoint in {folder}")
+    with result.checkpoint.as_directory() as saved:
+        final = _read_progress(Path(saved))
+        best = (Path(saved) / WEIGHTS).read_bytes()
+    temporary = folder / f".{WEIGHTS}.tmp"
+    temporary.write_bytes(best)
+    os.replace(temporary, folder / WEIGHTS)
+    record = {"steps": final.step, "best_step": final.best_step, "items_encoded": final.images + final.texts, "images_encoded": final.images, "texts_encoded": final.texts, "history": final.history}
+    write_json(folder / HISTORY, record)
+    return record
+
+
+def _cpus(config: TrainingConfig) -> float:
+    # Logical CPUs: threads are set by cpus_per_worker, the reservation only has to fit the machine.
+    have = ray.cluster_resources().get("CPU", 1.0)
+    return max(0.5, min(float(config.cpus_per_worker), (have - 1) / config.workers))
+
+
+def _tail(error: Exception) -> str:
+    text = str(error)
+    if "No space left on device" in text:
+        return "The disk is full."
+    return text[-800:]
+
+
+def _worker(config: dict[str, Any]) -> None:
+    job: Job = config["job"]
+    context = ray.train.get_context()
+    torch.set_num_threads(job.training.cpus_per_worker)
+    device = "cuda" if job.training.use_gpu else "cpu"
+    items, pairs = read_items(job.items)
+    model = build_model(job.spec, device, job.seed)
+    preprocess = Preprocess(model, job.spec.model)
+    store = ImageStore(**job.store)
+    trainer = Trainer(model, pairs, job.training, job.objective, wrap=_wrapper(context.get_world_size()), device=device)
+    loader = BatchLoader(
+        BatchPlan(pairs, job.training.batch_size, job.seed, job.training.grid_share),
+        items,
+        store,
+        preprocess,
+        rank=context.get_world_rank(),
+        world_size=context.get_world_size(),
+        cache_bytes=job.training.image_cache_mb * 2**20,
+        threads=job.training.decode_threads,
+    )
+    # Only the first worker validates; the others wait for it at the report, which is a barrier.
+    first = context.get_world_rank() == 0
+    validator = Validator(job.validation, store, preprocess, device) if job.validation and first else None
+    with tempfile.TemporaryDirectory() as scratch:
+        _Loop(job, trainer, loader, validator, Path(scratch)).run()
+    loader.close()
+
+
+def _wrapper(world_size: int) -> Callable[[nn.Module], nn.Module]:
+    return (lambda module: module) if world_size == 1 else DistributedDataParallel
+
+
+class _Loop:
+    """Steps, validations and checkpoints of one worker."""
+
+    def __init__(
+        self, job: Job, trainer: Trainer, loader: BatchLoader, validator: Validator | None, scratch: Path
+    ) -> None:
+        self.job, self.trainer, self.loader, self.validator, self.scratch = job, trainer, loader, validator, scratch
+        self.progress = Progress()
+        self._images = self._texts = 0
+        self._losses: dict[str, float] = {}
+
+    def run(self) -> None:
+        self._restore()
+        config = self.job.training
+        while self.progress.step < config.steps and not self._stopped():
+            step = self.progress.step
+            batch, pixels, tokens = self.loader.step(step)
+            report = self.trainer.step(step, batch, pixels, tokens)
+            self._images, self._texts, self._losses = (
+                self._images + report.images,
+                self._texts + report.texts,
+                report.losses,
+            )
+            self.progress.step = step + 1
+            last = self.progress.step == config.steps
+            validate = last or self.progress.step % config.validate_every == 0
+            if validate:
+                self._validate()
+            if validate or self.progress.step % config.checkpoint_every == 0:
+                self._checkpoint()
+
+    def _stopped(self) -> bool:
+        patience = self.job.training.patience
+        return patience is not None and self.progress.stale >= patience
+
+    def _validate(self) -> None:
+        score = self.validator.score(self.trainer.model) if self.validator else None
+        record: dict[str, float] = {"step": self.progress.step, **{k: round(v, 5) for k, v in self._losses.items()}}
+        if score is not None:
+            record["validation"] = round(score, 3)
+        better = score is None or score > self.progress.best
+        if self.job.validation is not None:
+            better = _agree(better)
+        if better:
+            self.progress.best = self.progress.best if score is None else score
+            self.progress.best_step, self.progress.stale = self.progress.step, 0
+            if ray.train.get_context().get_world_rank() == 0:
+                save_weights(self.trainer.model, self.scratch / WEIGHTS)
+        else:
+            self.progress.stale += 1
+        self.progress.history.append(record)
+
+    def _checkpoint(self) -> None:
+        self.progress.images += int(total(torch.tensor(self._images)))
+        self.progress.texts += int(total(torch.tensor(self._texts)))
+        self._images = self._texts = 0
+        metrics = {"step": self.progress.step, **self._losses}
+        if ray.train.get_context().get_world_rank() != 0:
+            ray.train.report(metrics)
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            state = {"model": self.trainer.model.state_dict(), "optimizer": self.trainer.optimizer.state_dict()}
+            torch.save(state, Path(folder) / STATE)
+            write_json(Path(folder) / PROGRESS, asdict(self.progress))
+            if (self.scratch / WEIGHTS).exists():
+                shutil.copy(self.scratch / WEIGHTS, folder)
+            ray.train.report(metrics, checkpoint=Checkpoint.from_directory(folder))
+
+    def _restore(self) -> None:
+        checkpoint = ray.train.get_checkpoint()
+        if checkpoint is None:
+            return
+        with checkpoint.as_directory() as folder:
+            state = torch.load(Path(folder) / STATE, map_location="cpu", weights_only=True)
+            self.trainer.model.load_state_dict(state["model"])
+            self.trainer.optimizer.load_state_dict(state["optimizer"])
+            self.progress = _read_progress(Path(folder))
+            if (Path(folder) / WEIGHTS).exists():
+                shutil.copy(Path(folder) / WEIGHTS, self.scratch / WEIGHTS)
+
+
+def _agree(decision: bool) -> bool:
+    """The first worker's decision, on every worker."""
+    if world_size() == 1:
+        return decision
+    flag = torch.tensor([int(decision)])
+    dist.broadcast(flag, src=0)
+    return bool(flag.item())
+
+
+def _read_progress(folder: Path) -> Progress:
+    record = read_json(folder / PROGRESS)
+    if record is None:
+        raise RunError(f"checkpoint {folder} has no {PROGRESS}")
+    return Progress(**record)
