@@ -56,6 +56,7 @@ class DataConfig(Section):
     caption_column: str | None = None
     group_column: str | None = Field(None, description="rows with the same value show the same thing")
     split_column: str | None = None
+    id_column: str | None = None
     images: Literal["in_place", "shards"] = Field("in_place", description="bytes inside tables always go to shards")
     shard_mb: PositiveInt = 256
     background: tuple[int, int, int] = Field((255, 255, 255), description="RGB under transparent pixels")

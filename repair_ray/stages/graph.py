@@ -8,6 +8,7 @@ once every input id is there.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import threading
 import time
@@ -31,6 +32,7 @@ from repair_ray.stages.rows import RowStage
 from repair_ray.tables import Table
 
 Progress = Callable[[str, int, int], None]
+MIN_LOCAL_CPUS = 4
 
 
 def quiet(name: str, done: int, total: int) -> None:
@@ -212,14 +214,19 @@ class _Watch:
             write_json(self._begun, {**record, "seconds": before + time.monotonic() - start, "total": self._total})
 
 
-def start_ray(address: str | None = None, cpus: int | None = None) -> None:
-    """Connect to a cluster, or start Ray on this machine; does nothing when it runs."""
-    if not ray.is_initialized():
-        ray.init(
-            address=address,
-            num_cpus=None if address else cpus,
-            include_dashboard=False if not address else None,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            configure_logging=True,
-        )
+def start_ray(address: str | None = None) -> None:
+    """Connect to a cluster (`RAY_ADDRESS` counts), or start Ray on this machine; does nothing when it runs."""
+    for name in ("ray", "ray.data", "ray.train", "ray.tune"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    if ray.is_initialized():
+        return
+    address = address or os.environ.get("RAY_ADDRESS")
+    # A graph needs a logical CPU for each pool and one for what feeds them: a small machine is told that it has four.
+    cpus = None if address else max(MIN_LOCAL_CPUS, os.cpu_count() or 1)
+    ray.init(
+        address=address,
+        num_cpus=cpus,
+        include_dashboard=None if address else False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )

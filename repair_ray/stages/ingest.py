@@ -148,6 +148,7 @@ def _items(data: DataConfig, path: str, split: str) -> Iterator[Record | Problem
         caption_column=data.caption_column,
         group_column=data.group_column,
         split_column=data.split_column,
+        id_column=data.id_column,
         split=split,
     )
 

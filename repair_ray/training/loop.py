@@ -6,10 +6,12 @@ inside its epoch, also with another number of workers.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,8 +37,10 @@ from repair_ray.training.validation import Validator
 
 WEIGHTS = "model.safetensors"
 HISTORY = "history.json"
+STATE_FOLDER = "state"
 STATE = "state.pt"
 PROGRESS = "progress.json"
+POSITION = "position.json"
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class Progress:
     history: list[dict[str, float]] = field(default_factory=list)
 
 
-def train(job: Job) -> dict[str, Any]:
+def train(job: Job, progress: Callable[[str, int, int], None]) -> dict[str, Any]:
     """Train to the end, resuming what lies under the job's name; returns steps, items encoded and the history.
 
     Writes `model.safetensors` (the best weights by validation) and `history.json` into `job.folder`.
@@ -88,14 +92,15 @@ def train(job: Job) -> dict[str, Any]:
             resources_per_worker=None if job.training.use_gpu else {"CPU": _cpus(job.training)},
         ),
         run_config=RunConfig(
-            name="state",
+            name=STATE_FOLDER,
             storage_path=str(folder),
             checkpoint_config=CheckpointConfig(num_to_keep=2),
             failure_config=FailureConfig(max_failures=3),
         ),
     )
     try:
-        result = trainer.fit()
+        with _watch(job, progress):
+            result = trainer.fit()
     except Exception as error:
         raise RunError(f"training {job.name} stopped; start again to go on from its last checkpoint. {_tail(error)}") from error
     if result.checkpoint is None:
@@ -106,9 +111,36 @@ def train(job: Job) -> dict[str, Any]:
     temporary = folder / f".{WEIGHTS}.tmp"
     temporary.write_bytes(best)
     os.replace(temporary, folder / WEIGHTS)
-    record = {"steps": final.step, "best_step": final.best_step, "items_encoded": final.images + final.texts, "images_encoded": final.images, "texts_encoded": final.texts, "history": final.history}
+    record = {
+        "steps": final.step,
+        "best_step": final.best_step,
+        "items_encoded": final.images + final.texts,
+        "images_encoded": final.images,
+        "texts_encoded": final.texts,
+        "history": final.history,
+    }
     write_json(folder / HISTORY, record)
     return record
+
+
+@contextlib.contextmanager
+def _watch(job: Job, progress: Callable[[str, int, int], None]) -> Iterator[None]:
+    """Tells the step that the first worker has reached, from the file that it keeps."""
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(0.5):
+            record = read_json(Path(job.folder) / POSITION) or {"step": 0}
+            progress(job.name, record["step"], job.training.steps)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        progress(job.name, job.training.steps, job.training.steps)
 
 
 def _cpus(config: TrainingConfig) -> float:
@@ -164,6 +196,7 @@ class _Loop:
     ) -> None:
         self.job, self.trainer, self.loader, self.validator, self.scratch = job, trainer, loader, validator, scratch
         self.progress = Progress()
+        self.first = ray.train.get_context().get_world_rank() == 0
         self._images = self._texts = 0
         self._losses: dict[str, float] = {}
 
@@ -180,6 +213,8 @@ class _Loop:
                 report.losses,
             )
             self.progress.step = step + 1
+            if self.first and self.progress.step % 10 == 0:
+                write_json(Path(self.job.folder) / POSITION, {"step": self.progress.step})
             last = self.progress.step == config.steps
             validate = last or self.progress.step % config.validate_every == 0
             if validate:
@@ -202,7 +237,7 @@ class _Loop:
         if better:
             self.progress.best = self.progress.best if score is None else score
             self.progress.best_step, self.progress.stale = self.progress.step, 0
-            if ray.train.get_context().get_world_rank() == 0:
+            if self.first:
                 save_weights(self.trainer.model, self.scratch / WEIGHTS)
         else:
             self.progress.stale += 1
@@ -213,7 +248,7 @@ class _Loop:
         self.progress.texts += int(total(torch.tensor(self._texts)))
         self._images = self._texts = 0
         metrics = {"step": self.progress.step, **self._losses}
-        if ray.train.get_context().get_world_rank() != 0:
+        if not self.first:
             ray.train.report(metrics)
             return
         with tempfile.TemporaryDirectory() as folder:

@@ -8,7 +8,8 @@ from typing import Literal
 
 from repair_ray.engines.heuristic import lexicon as lex
 from repair_ray.engines.heuristic.objects import Thing, View, conflicting_classes, counts_conflict, heads_agree, view_of
-from repair_ray.engines.heuristic.parse import Parsed, Phrase, Relation, parse
+from repair_ray.engines.heuristic.parse import parse
+from repair_ray.engines.heuristic.phrases import Parsed, Phrase, Relation
 
 _MAX_NODES = 1000
 _COMPLETE = 0.9  # agreement from which an image's captions are taken to name all that is there

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from repair_ray.engines.heuristic import lexicon as lex
 from repair_ray.engines.heuristic.align import JUDGE, Alignment, Finding, align
 from repair_ray.engines.heuristic.objects import Thing, View, view_of
-from repair_ray.engines.heuristic.parse import Parsed, Phrase, Relation, parse
+from repair_ray.engines.heuristic.parse import parse
+from repair_ray.engines.heuristic.phrases import Parsed, Phrase, Relation
 from repair_ray.engines.language import Case, ErrorType, Mismatch, Verdict
 
 # How sure a denial of each kind makes. People name one thing by many nouns, but seldom misname a colour or a number.
 _SURE = {"attr": 0.95, "count": 0.9, "relation": 0.9, "action": 0.7, "head": 0.75, "open": 0.65, "missing": 0.65}
+_MANY = 3  # captions that outweigh one
 
 
 def target_of(case: Case) -> tuple[str, tuple[str, ...]]:
@@ -80,6 +82,8 @@ def _at_odds(caption: str, siblings: Sequence[str]) -> bool:
         return False
     best = align(caption, view, JUDGE)[0]
     if not _denied_outright(best):
+        if len(siblings) >= _MANY and view.agreement == 1.0:
+            return bool(best.denied)  # all of them name the same things, it names another
         absent = {f.phrase for f in best.denied} == set(range(len(parsed.phrases)))
         return absent and not _shares_words(parsed, view) and _agree(siblings)
     said = [align(caption, view_of([sibling]), JUDGE)[0] for sibling in siblings if parse(sibling).phrases]

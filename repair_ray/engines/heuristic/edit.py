@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from repair_ray.engines.heuristic import lexicon as lex
 from repair_ray.engines.heuristic.align import EDIT, JUDGE, Alignment, Finding, align
 from repair_ray.engines.heuristic.objects import Thing, View, view_of
-from repair_ray.engines.heuristic.parse import Parsed, Phrase, parse, tokenize
+from repair_ray.engines.heuristic.parse import parse, tokenize
+from repair_ray.engines.heuristic.phrases import Parsed, Phrase
 from repair_ray.engines.heuristic.rewrite import Rewrite, changed_words
 
 _ASSIGNMENTS = 6
@@ -44,7 +45,7 @@ def caption_edits(source: str, captions: tuple[str, ...], n: int) -> list[Captio
             continue
         words = changed_words(parsed.tokens, tokenize(text))
         found[key] = CaptionEdit(text, words, changes, _steps(rewrite))
-    # Ties go to the edit that says more, an edit that leaves words out being the poorer one, then to the nearest things.
+    # Ties go to the edit that says more (one that leaves words out is the poorer), then to the nearest things.
     ranked = sorted(found.values(), key=lambda edit: (edit.words, -len(tokenize(edit.text))))
     return ranked[:n]
 

@@ -8,7 +8,8 @@ from repair_ray.engines.heuristic import lexicon as lex
 from repair_ray.engines.heuristic.align import Alignment, Costs, Finding, align
 from repair_ray.engines.heuristic.edit import caption_edits, changes_of
 from repair_ray.engines.heuristic.objects import Thing, View, name_of, view_of
-from repair_ray.engines.heuristic.parse import Parsed, Phrase, parse
+from repair_ray.engines.heuristic.parse import parse
+from repair_ray.engines.heuristic.phrases import Parsed, Phrase
 from repair_ray.engines.language import Instruction
 
 # A thing that is there is rather changed, however much, than another one added: pictures have only so much room.

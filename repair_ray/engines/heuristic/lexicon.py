@@ -1,4 +1,4 @@
-"""The English that the heuristic backend knows: closed classes and small word tables, nothing about a data set (ours)."""
+"""The English that the heuristic backend knows: closed classes and small tables, nothing about a data set (ours)."""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ from functools import lru_cache
 from itertools import product
 
 from repair_ray.engines.heuristic import lexicon as lex
-from repair_ray.engines.heuristic.parse import Parsed, Phrase, parse
+from repair_ray.engines.heuristic.parse import parse
+from repair_ray.engines.heuristic.phrases import Parsed, Phrase
 
 _MAX_STEPS = 2000
 _MAX_FITTING = 6

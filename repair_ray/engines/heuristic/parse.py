@@ -7,79 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from repair_ray.engines.heuristic import lexicon as lex
+from repair_ray.engines.heuristic.phrases import Attr, Parsed, Phrase, Relation, Token
 
 _TOKEN = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
 _SENTENCE_ENDS = frozenset(".;!?")
-
-
-@dataclass(frozen=True)
-class Token:
-    """One word or sign of a caption; `text[start:end]` is its place."""
-
-    text: str
-    lower: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
-class Attr:
-    """A known modifier: its class, its canonical value, the index of its token."""
-
-    cls: str
-    value: str
-    token: int
-
-
-@dataclass(frozen=True)
-class Phrase:
-    """A noun phrase over tokens [start, end). `count` is None when no number is stated.
-
-    `opens` are the modifiers that no word list knows, as (singular word, token index); `role` is the preposition before
-    the phrase, `^` for the first phrase.
-    """
-
-    start: int
-    end: int
-    head: str
-    head_token: int
-    plural: bool
-    count: int | None
-    count_token: int | None
-    attrs: tuple[Attr, ...]
-    opens: tuple[tuple[str, int], ...]
-    role: str = ""
-
-    def values(self, cls: str) -> frozenset[str]:
-        """The stated values of one class of modifiers."""
-        return frozenset(attr.value for attr in self.attrs if attr.cls == cls)
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The classes that the phrase states, in the order of its words."""
-        return tuple(dict.fromkeys(attr.cls for attr in self.attrs))
-
-
-@dataclass(frozen=True)
-class Relation:
-    """Phrase `subject` lies at `sign` of phrase `object` on `axis`; said by tokens [start, end)."""
-
-    subject: int
-    object: int
-    axis: str
-    sign: int
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
-class Parsed:
-    """A caption, its tokens, its phrases in the order of the words, and the relations between them."""
-
-    text: str
-    tokens: tuple[Token, ...]
-    phrases: tuple[Phrase, ...]
-    relations: tuple[Relation, ...]
 
 
 @dataclass
@@ -99,7 +30,7 @@ class _State:
     relations: list[Relation] = field(default_factory=list)
     segment: list[int] = field(default_factory=list)
     headless: list[list[int]] = field(default_factory=list)
-    pending: _Pending | None = None
+    pending: list[_Pending] = field(default_factory=list)  # relations that wait for their object
     after_auxiliary: bool = False
     there: bool = False  # "there are circles": the noun comes after the verb
     group: tuple[int, int | None] | None = None  # first token and count of "a pair of"
@@ -136,7 +67,7 @@ def _clauses_to_reader(tokens: tuple[Token, ...]) -> frozenset[int]:
 
 def _skip(state: _State, i: int) -> int:
     _close(state)
-    state.pending = None
+    state.pending = []
     return i + 1
 
 
@@ -196,7 +127,10 @@ def _open_relation(state: _State, start: int, end: int, axis: str, sign: int, po
     subject = last if last >= 0 else None
     if state.relations and start and state.tokens[start - 1].lower in {"and", ","}:
         subject = state.relations[-1].subject  # "X left of Y and above Z": X is above Z
-    state.pending = _Pending(axis, sign, start, end, subject)
+    if state.pending and state.tokens[start - 1].lower == "and":  # "above and to the left of"
+        state.pending.append(_Pending(axis, sign, start, end, state.pending[0].subject))
+    else:
+        state.pending = [_Pending(axis, sign, start, end, subject)]
 
 
 def _is_group(state: _State) -> bool:
@@ -232,7 +166,7 @@ def _is_verb(state: _State, i: int) -> bool:
 
 def _read_verb(state: _State, i: int) -> None:
     word = state.tokens[i].lower
-    if state.segment and not _has_noun(state) or not state.phrases and not state.segment:
+    if (state.segment and not _has_noun(state)) or (not state.phrases and not state.segment):
         state.segment.append(i)  # "a running dog"
         return
     if state.segment:
@@ -355,17 +289,20 @@ def _add(state: _State, phrase: Phrase) -> None:
     if index is None:
         state.phrases.append(replace(phrase, role=_role(state, phrase)))
         index = len(state.phrases) - 1
-    waiting = state.pending
-    if waiting is None:
-        return
-    if waiting.subject is None and waiting.object is None:
-        waiting.object = index  # "to the left of X, Y": wait for Y
-        return
-    if waiting.subject is None and waiting.object is not None:
-        state.relations.append(Relation(index, waiting.object, waiting.axis, waiting.sign, waiting.start, waiting.end))
-    elif waiting.subject is not None:
-        state.relations.append(Relation(waiting.subject, index, waiting.axis, waiting.sign, waiting.start, waiting.end))
-    state.pending = None
+    waiting, state.pending = state.pending, []
+    for relation in waiting:
+        if relation.subject is not None:
+            subject, anchor = relation.subject, index
+        elif relation.object is not None:
+            subject, anchor = index, relation.object
+        else:
+            relation.object = index  # "to the left of X, Y": wait for Y
+            state.pending.append(relation)
+            continue
+        if subject != anchor:
+            state.relations.append(
+                Relation(subject, anchor, relation.axis, relation.sign, relation.start, relation.end)
+            )
 
 
 def _role(state: _State, phrase: Phrase) -> str:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from repair_ray.engines.heuristic import lexicon as lex
-from repair_ray.engines.heuristic.parse import Parsed, Token
+from repair_ray.engines.heuristic.phrases import Parsed, Token
 
 _ARTICLE = re.compile(r"\b(an?)(\s+)(\w+)", re.IGNORECASE)
 

@@ -1,0 +1,148 @@
+"""The command line: parses, calls, prints."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from repair_ray.config import CONTROLS, Config, ConfigError, load_config
+
+DEMO = Path(__file__).parent / "world" / "demo.yaml"
+
+app = typer.Typer(
+    help="Turn a retriever's own mistakes into the training data that repairs them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+errors = Console(stderr=True)
+
+Overrides = Annotated[list[str] | None, typer.Argument(help="settings as key=value, such as training.lr=1e-4")]
+Controls = Annotated[str | None, typer.Option(help="'all', 'none', or names separated by commas")]
+Redo = Annotated[list[str] | None, typer.Option(help="make this stage, and all that hangs on it, again")]
+
+
+@app.command()
+def demo(overrides: Overrides = None, controls: Controls = None, redo: Redo = None) -> None:
+    """Train a tiny retriever on drawn scenes, find its failures, repair it, and compare. No GPU, no download."""
+    _guarded(lambda: _run(DEMO, overrides, controls, redo))
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(help="YAML file of settings")],
+    overrides: Overrides = None,
+    controls: Controls = None,
+    redo: Redo = None,
+) -> None:
+    """Run a whole round of repair. The same command again goes on where it stopped."""
+    _guarded(lambda: _run(config, overrides, controls, redo))
+
+
+@app.command()
+def status(run_dir: Annotated[Path, typer.Argument(help="run directory, such as runs/demo")]) -> None:
+    """What a run has done so far; works while it runs, from another terminal."""
+
+    def show() -> None:
+        from repair_ray.report.console import status_table
+        from repair_ray.run import Run, RunError
+
+        if not (run_dir / "config.json").is_file():
+            raise RunError(f"there is no run at {run_dir}")
+        Console().print(status_table(Run(run_dir)))
+
+    _guarded(show)
+
+
+@app.command()
+def report(run_dir: Annotated[Path, typer.Argument(help="run directory, such as runs/demo")]) -> None:
+    """Write report.html of a finished run again."""
+
+    def write() -> None:
+        from repair_ray.config import parse_config
+        from repair_ray.report.html import write_report
+        from repair_ray.run import Run, RunError, read_json
+
+        summary = read_json(run_dir / "summary.json")
+        if summary is None:
+            raise RunError(f"there is no finished run at {run_dir}: no summary.json")
+        Console().print(f"report: {write_report(Run(run_dir), summary, parse_config(summary['config']).data)}")
+
+    _guarded(write)
+
+
+def _run(path: Path, overrides: list[str] | None, controls: str | None, redo: list[str] | None) -> None:
+    config = load_config(path, [*(overrides or []), *_controls(controls)])
+    # Ray and torch take seconds to import: a wrong setting is told before that.
+    from repair_ray.report.console import ProgressView, closing_tables
+    from repair_ray.report.html import write_report
+    from repair_ray.rounds import run_config
+    from repair_ray.run import Run
+
+    with ProgressView() as view:
+        summary = run_config(config, redo=redo, progress=view)
+    page = write_report(Run(config.run_dir), summary, config.data)
+    console = Console()
+    for table in closing_tables(summary):
+        console.print(table)
+    console.print(_closing_line(config, summary))
+    console.print(f"report:  {page}\nsummary: {config.run_dir / 'summary.json'}", soft_wrap=True)
+
+
+def _closing_line(config: Config, summary: dict[str, Any]) -> str:
+    before, after = summary["base"]["metrics"], summary["rounds"][0]["metrics"]
+    return f"{config.name}: " + ", ".join(
+        f"{direction} R@1 {before[direction]['r@1']:.1f} -> {after[direction]['r@1']:.1f}" for direction in ("i2t", "t2i")
+    )
+
+
+def _controls(text: str | None) -> list[str]:
+    if text is None:
+        return []
+    names = list(CONTROLS) if text == "all" else [] if text == "none" else [name.strip() for name in text.split(",")]
+    return [f"controls=[{', '.join(names)}]"]
+
+
+def _guarded(work: Callable[[], None]) -> None:
+    """Run a command; the errors that a person can mend end in one line and exit code 2."""
+    try:
+        work()
+    except KeyboardInterrupt:
+        _fail("stopped; the same command goes on from here", 130)
+    except ConfigError as error:
+        _fail(str(error), 2)
+    except Exception as error:
+        from repair_ray.data.records import DataError
+        from repair_ray.engines.encoder import RetrieverError
+        from repair_ray.run import RunError
+
+        if isinstance(error, DataError | RetrieverError | RunError):
+            _fail(str(error), 2)
+        if isinstance(error, OSError):
+            _fail(f"{error.strerror or error}: {error.filename or ''}", 2)
+        raise
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    errors.print(f"[bold red]error:[/] {_escaped(message)}", soft_wrap=True)
+    sys.exit(code)
+
+
+def _escaped(message: str) -> str:
+    from rich.markup import escape
+
+    return escape(message)
+
+
+def main() -> None:
+    """Entry point of `repair-ray`."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""The terminal: live progress, the closing tables of a run, and the table of `repair-ray status`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from repair_ray import tables
+from repair_ray.report.progress import ProgressView
+from repair_ray.report.results import (
+    DIRECTIONS,
+    METRICS,
+    NOTHING,
+    bad_rows,
+    between,
+    count,
+    difference,
+    duration,
+    outcome,
+    points,
+    signed,
+    systems,
+    truth_measures,
+)
+from repair_ray.run import Run, read_json
+
+__all__ = ["ProgressView", "closing_table", "status_table"]
+
+# What is made from a product, by the last part of its name; said where no plan of the run is at hand.
+FOLLOWS = {
+    "images": "data/captions",
+    "captions": "the base retriever, or embeddings",
+    "base": "embeddings",
+    "embeddings": "failures",
+    "failures": "verdicts",
+    "verdicts": "edits",
+    "edits": "training",
+}
+
+
+def closing_table(summary: dict[str, Any]) -> list[Table]:
+    """The tables that close a run: metrics, stages, then truth measures and bad rows where there are any.
+
+    `summary` is what `summary.json` holds; absent parts leave their table out.
+    """
+    made = [_metrics_table(summary), _stages_table(summary), _truth_table(summary), _bad_rows_table(summary)]
+    return [table for table in made if table.row_count]
+
+
+def _metrics_table(summary: dict[str, Any]) -> Table:
+    evaluation = summary.get("evaluation") or {}
+    split = f" on {evaluation['split']}" if evaluation.get("split") else ""
+    table = _table(f"Retrieval{split}, in percent")
+    table.add_column("direction")
+    table.add_column("retriever")
+    for name in ("R@1", "95 % interval", "vs base", *list(METRICS.values())[1:], "items encoded"):
+        table.add_column(name, justify="right", no_wrap=True)
+    found = systems(summary)
+    base, _ = outcome(found)
+    for direction, words in DIRECTIONS.items():
+        measured = [system for system in found if system.metrics.get(direction)]
+        for system in measured:
+            gain = None if system is base else difference(system, base, direction)
+            table.add_row(
+                _text(words),
+                _text(system.label, "bold" if system.role == "round" else ""),
+                points(system.value(direction)),
+                between(system.interval(direction)),
+                Text(signed(gain), "" if gain is None else "green" if gain >= 0 else "red"),
+                *(points(system.value(direction, metric)) for metric in list(METRICS)[1:]),
+                count(system.items),
+            )
+        table.add_section()
+    return table
+
+
+def _stages_table(summary: dict[str, Any]) -> Table:
+    stages = summary.get("stages") or []
+    listed = [tables.OK, tables.REJECTED, tables.ERROR]
+    others = {status for stage in stages for status in stage.get("statuses") or {}} - set(listed)
+    statuses = listed + sorted(others)
+    table = _table("Stages")
+    table.add_column("stage")
+    for name in ("rows", "seconds", "rows/s", *(status.replace("_", " ") for status in statuses)):
+        table.add_column(name, justify="right", no_wrap=True)
+    for stage in stages:
+        found = stage.get("statuses") or {}
+        table.add_row(
+            _text(stage["name"]),
+            count(stage["rows"]),
+            points(stage["seconds"]),
+            points(stage["rows_per_second"]),
+            *(_status(status, found.get(status, 0)) for status in statuses),
+        )
+    return table
+
+
+def _status(status: str, number: int) -> Text:
+    return Text(count(number), "red" if status == tables.ERROR and number else "" if number else "dim")
+
+
+def _truth_table(summary: dict[str, Any]) -> Table:
+    rounds = summary.get("rounds") or []
+    table = _table("Against the world's truth")
+    table.add_column("measure")
+    table.add_column("value", justify="right")
+    for number, made in enumerate(rounds, start=1):
+        prefix = f"round {number}: " if len(rounds) > 1 else ""
+        for label, value in truth_measures(made):
+            table.add_row(_text(prefix + label), value)
+    return table
+
+
+def _bad_rows_table(summary: dict[str, Any]) -> Table:
+    table = _table("Rows that were not used, by reason")
+    for name in ("stage", "status", "reason"):
+        table.add_column(name, overflow="fold")
+    table.add_column("rows", justify="right", no_wrap=True)
+    for row in bad_rows(summary):
+        table.add_row(_text(row.stage), _text(row.status), _text(row.reason), count(row.count))
+    return table
+
+
+def status_table(run: Run, plan: Sequence[str] = ()) -> Table:
+    """What a run directory holds: finished products, half-made ones with the rows so far, and what comes next.
+
+    Args:
+        plan: the run's products in the order in which they are made, to list those still to come; without it the
+            table's last line says what usually follows.
+    """
+    table = _table(f"Run {run.folder.name}")
+    table.add_column("product")
+    table.add_column("state")
+    for name in ("rows", "time"):
+        table.add_column(name, justify="right", no_wrap=True)
+    finished = list(run.products())
+    for name, manifest in finished:
+        rows = count(manifest["rows"]) if "rows" in manifest else NOTHING
+        table.add_row(_text(name), Text("finished", "green"), rows, duration(manifest["seconds"]))
+    half = list(_half_made(run))
+    for name, done, total, seconds in half:
+        share = count(done) if total is None else f"{count(done)} of {count(total)}"
+        table.add_row(_text(name), Text("half-made", "yellow"), share, duration(seconds))
+    here = {name for name, _ in finished} | {name for name, *_ in half}
+    for name in plan:
+        if name not in here:
+            table.add_row(_text(name), Text("to come", "dim"), "", "")
+    next_up = next((name for name in plan if name not in {n for n, _ in finished}), None)
+    table.caption = _text(_next(run, [name for name, _ in finished], [name for name, *_ in half], next_up))
+    table.caption_justify = "left"
+    return table
+
+
+def _half_made(run: Run) -> Iterator[tuple[str, int, int | None, float]]:
+    """Name, rows so far, rows to do (None before the graph has said), seconds spent."""
+    for path in sorted(run.folder.rglob("begun.json")):
+        begun = read_json(path)
+        if begun is None:
+            continue  # finished in this moment
+        rows = sum(_rows_in(part) for part in (path.parent / "half-made" / "rows").glob("*.parquet"))
+        total = begun.get("total")
+        yield path.parent.relative_to(run.folder).as_posix(), rows, total, float(begun.get("seconds", 0.0))
+
+
+def _rows_in(part: Path) -> int:
+    try:
+        return int(pq.read_metadata(part).num_rows)
+    except (OSError, pa.ArrowInvalid):
+        return 0  # still being written, or just committed
+
+
+def _next(run: Run, finished: list[str], half: list[str], planned: str | None) -> str:
+    if half:
+        return f"Next: {half[0]} goes on where it stopped; start the same command again."
+    if planned:
+        return f"Next: {planned}"
+    if (run.folder / "summary.json").exists():
+        return "Nothing is left to do; see summary.json and report.html."
+    if not finished:
+        return "Next: data/images; nothing is finished yet."
+    return f"Next: {FOLLOWS.get(finished[-1].split('/')[-1], 'the stages after ' + finished[-1])}"
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+
+
+def _text(value: object, style: str = "") -> Text:
+    # Reasons quote outside text, which must not move the cursor or colour the terminal.
+    return Text("".join(letter if letter.isprintable() else "·" for letter in str(value)), style)

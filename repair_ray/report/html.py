@@ -1,0 +1,63 @@
+"""The HTML report: one file that needs nothing else, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from repair_ray.config import DataConfig
+from repair_ray.report import results
+from repair_ray.report.collect import collect
+from repair_ray.run import Run, RunError
+
+REPORT = "report.html"
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def write_report(run: Run, summary: dict[str, Any], data: DataConfig) -> Path:
+    """Write `report.html` into the run directory and return its path.
+
+    Args:
+        summary: what `summary.json` holds; sections that it or the run's tables lack are left out.
+        data: the data section, for the background and limits of pictures.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
+    page = render(collect(run, summary, data)).encode("utf-8", "replace")
+    target = run.folder / REPORT
+    temporary = target.with_name(f".{REPORT}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(page)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RunError(
+            f"cannot write {target}: {error.strerror or error}; free space or make the folder writable"
+        ) from None
+    return target
+
+
+def render(values: dict[str, Any]) -> str:
+    """The page. Every value is escaped: captions, reasons and file names come from outside."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        points=results.points,
+        signed=results.signed,
+        between=results.between,
+        count=results.count,
+        duration=results.duration,
+    )
+    return environment.get_template("report.html.j2").render(values)

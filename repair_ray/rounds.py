@@ -1,0 +1,244 @@
+"""The main job: base, mine, audit, edit, train, evaluate, and the controls beside it.
+
+Each line of `Round.run` makes one product of the run directory, or finds it ready. Nothing here knows a model, a
+column's meaning or a Ray option.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from repair_ray import tables
+from repair_ray.config import Config, ObjectiveConfig, Strategy, TrainingConfig
+from repair_ray.engines.encoder import RetrieverSpec
+from repair_ray.evaluation.truth import measure_truth
+from repair_ray.run import Recipe, Run, RunError, read_json, write_json
+from repair_ray.stages.audit import audit
+from repair_ray.stages.edit import edit
+from repair_ray.stages.embed import embed
+from repair_ray.stages.evaluate import evaluate
+from repair_ray.stages.graph import Progress, quiet, start_ray
+from repair_ray.stages.ingest import CAPTIONS, IMAGES, image_store, ingest, source_digest, sources_of
+from repair_ray.stages.mine import fold_of, mine
+from repair_ray.summary import make_summary
+from repair_ray.synthesis.strategies import merged, paired_edits, random_failures
+from repair_ray.synthesis.training_set import training_set
+from repair_ray.training.data import TrainingItems, write_items
+from repair_ray.training.loop import HISTORY, STATE_FOLDER, WEIGHTS, Job, train
+from repair_ray.training.pairs import PairSet
+from repair_ray.world.generate import make_world
+
+BASE = "base/training"
+ROUND = "round-1"
+PLAIN = ObjectiveConfig(placement="dispersed")
+
+
+def run_config(config: Config, *, redo: list[str] | None = None, progress: Progress = quiet) -> dict[str, Any]:
+    """Run the whole job of a config, or go on with it; returns what `summary.json` holds.
+
+    Raises:
+        RunError, DataError, RetrieverError: with a message for the person who started it.
+    """
+    run = Run(config.run_dir)
+    with run.locked():
+        for stage in redo or []:
+            run.redo(stage)
+        start_ray()
+        summary = Round(run, config, progress).run()
+        write_json(run.folder / "summary.json", summary)
+        return summary
+
+
+@dataclass(frozen=True)
+class Retriever:
+    """A retriever and the products that its weights come from (none for one that the config names)."""
+
+    spec: RetrieverSpec
+    parents: tuple[str, ...]
+
+
+@dataclass
+class Round:
+    """One round of repair with its controls."""
+
+    run_: Run
+    config: Config
+    progress: Progress
+
+    def run(self) -> dict[str, Any]:
+        config = self.config
+        self._write_config()
+        self._ingest()
+        base = self._base()
+        self._embed(f"{ROUND}/embeddings", base, tuple(dict.fromkeys((config.mining.split, config.evaluation.split))))
+        evaluate(self.run_, config, "base/metrics", f"{ROUND}/embeddings")
+        self._variant(ROUND, config.strategy, base, config.training)
+        for control in config.controls:
+            strategy, training = self._control(control)
+            self._variant(f"controls/{control}", strategy, base, training)
+        if config.data.world is not None and config.strategy in ("repair", "error_agnostic"):
+            measure_truth(self.run_, config, ROUND, image_store(self.run_.folder, config.data))
+        return make_summary(self.run_, config, ROUND)
+
+    def _write_config(self) -> None:
+        write_json(self.run_.folder / "config.json", self.config.model_dump(mode="json"))
+
+    def _ingest(self) -> None:
+        data, world = self.config.data, self.config.data.world
+        folder = self.run_.path("data/world")
+        if world is not None and not all((folder / f"{s}.parquet").exists() for s in ("train", "validation", "test")):
+            make_world(folder, world.train, world.validation, world.test, world.seed, world.distractors)
+        sources = sources_of(data, folder)
+        settings: dict[str, Any] = {"data": data.model_dump(mode="json", exclude={"shard_mb"})}
+        if world is None:
+            settings["files"] = {split: source_digest(path) for split, path in sources.items()}
+        ingest(self.run_, self.config, settings, sources, self.progress)
+
+    def _base(self) -> Retriever:
+        """The retriever that is repaired: trained here first, or as the config names it."""
+        retriever = self.config.retriever
+        spec = RetrieverSpec(retriever.model, retriever.pretrained, retriever.precision)
+        if self.config.base is None:
+            if retriever.pretrained is None:
+                raise RunError("retriever.pretrained is unset: name weights, or add a base section to train from scratch")
+            return Retriever(spec, ())
+        return self._train(BASE, Retriever(replace(spec, weights=None), ()), self.config.base, PLAIN, None)
+
+    def _embed(self, product: str, retriever: Retriever, splits: tuple[str, ...]) -> None:
+        embed(self.run_, self.config, product, retriever.spec, splits, retriever.parents, self.progress)
+
+    def _variant(self, place: str, strategy: Strategy, base: Retriever, training: TrainingConfig) -> None:
+        """Synthesise with one strategy, train on it, evaluate."""
+        edits = self._synthesise(place, strategy, base)
+        objective = self.config.objective if edits else PLAIN
+        repaired = self._train(f"{place}/training", base, training, objective, edits)
+        self._embed(f"{place}/evaluation", repaired, (self.config.evaluation.split,))
+        evaluate(self.run_, self.config, f"{place}/metrics", f"{place}/evaluation")
+
+    def _synthesise(self, place: str, strategy: Strategy, base: Retriever) -> str | None:
+        run, config, embeddings = self.run_, self.config, f"{ROUND}/embeddings"
+        if strategy == "vanilla":
+            return None
+        failures, verdicts, edits = f"{ROUND}/failures", f"{ROUND}/verdicts", f"{place}/edits"
+        self._mine(failures, embeddings, base)
+        if strategy == "error_agnostic":
+            random_failures(run, config, f"{place}/random_failures", failures)
+            failures, verdicts = f"{place}/random_failures", f"{place}/verdicts"
+        audit(run, config, verdicts, failures, self.progress)
+        if strategy == "mined":
+            paired_edits(run, config, edits, failures, verdicts)
+        else:
+            edit(run, config, edits, verdicts, failures, embeddings, base.spec, self.progress)
+        return edits
+
+    def _mine(self, failures: str, embeddings: str, base: Retriever) -> None:
+        if not self.config.mining.folds:
+            mine(self.run_, self.config, failures, embeddings, progress=self.progress)
+            return
+        parts = [self._mine_fold(fold) for fold in range(self.config.mining.folds)]
+        merged(self.run_, failures, tables.FAILURES, parts)
+
+    def _mine_fold(self, fold: int) -> str:
+        """Mine one fold with a retriever that was trained on the others."""
+        config, place, split = self.config, f"folds/{fold}", self.config.mining.split
+        images = self.run_.read(IMAGES, ["image_id", "group_id", "split"]).to_pylist()
+        captions = self.run_.read(CAPTIONS, ["caption_id", "group_id", "split"]).to_pylist()
+        inside = [
+            row.get("image_id") or row["caption_id"]
+            for row in images + captions
+            if row["split"] == split and fold_of(row["group_id"], config.mining.folds) == fold
+        ]
+        retriever = config.retriever
+        weights = None if config.base else retriever.pretrained
+        start = Retriever(RetrieverSpec(retriever.model, weights, retriever.precision), ())
+        trained = self._train(
+            f"{place}/training", start, config.base or config.training, PLAIN, None, leave_out=frozenset(inside)
+        )
+        self._embed(f"{place}/embeddings", trained, (split,))
+        mine(self.run_, config, f"{place}/failures", f"{place}/embeddings", ids=inside, progress=self.progress)
+        return f"{place}/failures"
+
+    def _control(self, control: str) -> tuple[Strategy, TrainingConfig]:
+        training = self.config.training
+        if control == "vanilla_equal_steps":
+            return "vanilla", training
+        if control == "vanilla_equal_compute":
+            # As many images and texts encoded as the repair run did, in batches of the same size.
+            record = read_json(self.run_.path(f"{ROUND}/training") / HISTORY) or {}
+            steps = max(1, round(record["items_encoded"] / (2 * training.batch_size)))
+            return "vanilla", training.model_copy(update={"steps": steps})
+        return ("mined" if control == "mined" else "error_agnostic"), training
+
+    def _train(
+        self,
+        product: str,
+        start: Retriever,
+        training: TrainingConfig,
+        objective: ObjectiveConfig,
+        edits: str | None,
+        leave_out: frozenset[str] = frozenset(),
+    ) -> Retriever:
+        run, config = self.run_, self.config
+        # Workers, threads, devices and caches change how fast training is, not what it makes.
+        outcome = training.model_dump(mode="json", exclude={"workers", "cpus_per_worker", "use_gpu", "image_cache_mb", "decode_threads"})
+        splits = tuple(dict.fromkeys(("train", config.mining.split))) if edits else ("train",)
+        settings = {
+            "training": outcome,
+            "objective": objective.model_dump(mode="json"),
+            "retriever": {"model": start.spec.model, "weights": None if start.parents else start.spec.weights},
+            "splits": list(splits),
+            "seed": config.seed,
+        }
+        recipe = Recipe(settings, (IMAGES, CAPTIONS, *start.parents, *((edits,) if edits else ())))
+        folder = run.path(product)
+        if not run.ready(product, recipe):
+            items, pairs = training_set(
+                run, splits, edits, paired_fallback=objective.paired_fallback, leave_out=leave_out
+            )
+            _write_set(folder / "items", items, pairs)
+            job = Job(
+                name=product,
+                folder=str(folder),
+                items=str(folder / "items"),
+                validation=self._validation_set(folder / "validation", splits),
+                spec=start.spec,
+                training=training,
+                objective=objective,
+                store=self._store_settings(),
+                seed=config.seed,
+            )
+            begun = time.monotonic()
+            record = train(job, self.progress)
+            shutil.rmtree(folder / STATE_FOLDER, ignore_errors=True)
+            facts = {key: value for key, value in record.items() if key != "history"}
+            seconds = time.monotonic() - begun
+            corrected = sum(not pair.fallback for pair in pairs.corrected)
+            run.finish(product, recipe, seconds, rows=record["items_encoded"], training=facts, corrected=corrected)
+        return Retriever(replace(start.spec, weights=str(folder / WEIGHTS)), (product,))
+
+    def _validation_set(self, folder: Path, trained_on: tuple[str, ...]) -> str | None:
+        """The folder of the validation set; None where there is none, or where it is trained on: the last step wins."""
+        captions = self.run_.read(CAPTIONS, ["split", "status"]).to_pylist()
+        there = any(row["split"] == "validation" and row["status"] == tables.OK for row in captions)
+        if "validation" in trained_on or not there:
+            return None
+        _write_set(folder, *training_set(self.run_, ("validation",)))
+        return str(folder)
+
+    def _store_settings(self) -> dict[str, Any]:
+        data = self.config.data
+        return {
+            "root": str(self.run_.folder),
+            "background": data.background,
+            "max_pixels": data.max_pixels,
+            "max_bytes": data.max_image_mb * 2**20,
+        }
+
+
+def _write_set(folder: Path, items: TrainingItems, pairs: PairSet) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_items(str(folder), items, pairs)

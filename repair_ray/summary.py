@@ -1,0 +1,101 @@
+"""`summary.json`: what a run did and measured, for programs. Read from the manifests and tables alone."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import pyarrow as pa
+
+from repair_ray import tables
+from repair_ray.config import Config
+from repair_ray.evaluation.truth import read_truth
+from repair_ray.run import Run, read_json
+
+PACKAGES = ("repair_ray", "ray", "torch", "open_clip_torch", "faiss-cpu", "pyarrow")
+
+
+def make_summary(run: Run, config: Config, place: str) -> dict[str, Any]:
+    """Gather the summary of a finished run; `place` is its round."""
+    base = run.manifest("base/metrics") or {}
+    return {
+        "name": config.name,
+        "strategy": config.strategy,
+        "seed": config.seed,
+        "versions": _versions(),
+        "config": config.model_dump(mode="json"),
+        "evaluation": base.get("protocol", {}),
+        "base": {"metrics": base.get("metrics", {})},
+        "rounds": [_round(run, place)],
+        "controls": {name: _control(run, name) for name in config.controls},
+        "training": _training(run),
+        "stages": [
+            {
+                "name": record.name,
+                "seconds": round(record.seconds, 2),
+                "rows": record.rows,
+                "rows_per_second": round(record.rows_per_second, 1),
+                "statuses": record.statuses,
+                "reasons": record.reasons,
+            }
+            for record in run.records()
+        ],
+    }
+
+
+def _round(run: Run, place: str) -> dict[str, Any]:
+    failures, verdicts, edits = (_rows(run, f"{place}/{name}") for name in ("failures", "verdicts", "edits"))
+    kinds = {direction: Counter[str]() for direction in ("i2t", "t2i")}
+    for row in verdicts:
+        if row["status"] == tables.OK:
+            kinds[row["direction"]].update({mismatch["type"] for mismatch in row["mismatches"] or ()})
+    return {
+        "failures": _by_direction(row for row in failures if row["status"] == tables.OK),
+        "verdicts": dict(Counter(row["judgement"] or tables.ERROR for row in verdicts)),
+        "error_types": {direction: dict(found) for direction, found in kinds.items()},
+        "edits": {
+            "accepted": _by_direction(row for row in edits if row["status"] == tables.OK),
+            "rejected": dict(Counter(row["reason"] for row in edits if row["status"] != tables.OK)),
+        },
+        "truth": read_truth(run, place),
+        "metrics": (run.manifest(f"{place}/metrics") or {}).get("metrics", {}),
+    }
+
+
+def _by_direction(rows: Any) -> dict[str, int]:
+    found = Counter(row["direction"] for row in rows)
+    return {direction: found[direction] for direction in ("i2t", "t2i")}
+
+
+def _rows(run: Run, product: str) -> list[dict[str, Any]]:
+    if run.manifest(product) is None:
+        return []
+    table: pa.Table = run.read(product)
+    kept = [name for name in ("direction", "status", "reason", "judgement", "mismatches") if name in table.column_names]
+    return list(table.select(kept).to_pylist())
+
+
+def _control(run: Run, name: str) -> dict[str, Any]:
+    training = (run.manifest(f"controls/{name}/training") or {}).get("training", {})
+    metrics = (run.manifest(f"controls/{name}/metrics") or {}).get("metrics", {})
+    return {"metrics": metrics, "items": training.get("items_encoded")}
+
+
+def _training(run: Run) -> dict[str, Any]:
+    return {
+        name: {**manifest["training"], "history": (read_json(run.path(name) / "history.json") or {}).get("history", [])}
+        for name, manifest in run.products()
+        if "training" in manifest
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

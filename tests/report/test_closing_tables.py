@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from repair_ray import tables
+from repair_ray.report import results
+from repair_ray.report.console import ProgressView, closing_table, status_table
+from repair_ray.run import Recipe, Run
+
+
+def direction(r1: float) -> dict[str, Any]:
+    return {"r@1": r1, "r@5": r1 + 10, "r@10": r1 + 20, "mrr": r1 + 5, "r@1_ci": [r1 - 2, r1 + 2], "n": 100}
+
+
+def metrics(i2t: float, t2i: float) -> dict[str, Any]:
+    return {"i2t": direction(i2t), "t2i": direction(t2i)}
+
+
+SUMMARY: dict[str, Any] = {
+    "name": "small",
+    "strategy": "repair",
+    "base": {"metrics": metrics(50.0, 48.0)},
+    "controls": {"vanilla_equal_compute": {"metrics": metrics(55.5, 47.0), "items": 123_456}},
+    "rounds": [
+        {
+            "metrics": metrics(60.25, 58.0),
+            "truth": {"audit_precision": 96.5, "edit_validity": {"i2t": 93.0, "t2i": None}, "audited": 1200},
+        }
+    ],
+    "training": {
+        "base": {"items_encoded": 1000},
+        "round-1/repair": {"items_encoded": 120_000},
+        "round-1/fold-0": {"items_encoded": 7},
+        "round-1/vanilla_equal_compute": {"items_encoded": 5},
+    },
+    "stages": [
+        {
+            "name": "data/images",
+            "seconds": 2.0,
+            "rows": 10,
+            "rows_per_second": 5.0,
+            "statuses": {"ok": 7, "error": 3},
+            "reasons": {"truncated [bold]x[/bold]\x1b[2J": 2, "html": 1},
+        },
+        {
+            "name": "round-1/failures",
+            "seconds": 1.0,
+            "rows": 9,
+            "rows_per_second": 9.0,
+            "statuses": {"ok": 5, "no_failure": 4},
+            "reasons": {"no false positive": 4},
+        },
+    ],
+    "evaluation": {"split": "test"},
+}
+
+
+def printed(*items: Table, width: int = 130) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    for item in items:
+        console.print(item)
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+
+def lines_with(text: str, *words: str) -> list[str]:
+    return [line for line in text.splitlines() if all(word in line for word in words)]
+
+
+def test_metrics_hold_every_retriever_with_differences_and_compute() -> None:
+    text = printed(*closing_table(SUMMARY))
+    (base,) = lines_with(text, "image → caption", "base")
+    assert base.split()[-7:] == ["to", "52.0", "–", "60.0", "70.0", "55.0", "1,000"]
+    (control,) = lines_with(text, "image → caption", "vanilla, equal compute")
+    assert "+5.5" in control and "123,456" in control
+    (worse,) = lines_with(text, "caption → image", "vanilla, equal compute")
+    assert "−1.0" in worse
+    (repair,) = lines_with(text, "image → caption", "repair")
+    assert "+10.2" in repair and "58.2 to 62.2" in repair and "120,000" in repair
+
+
+def test_stages_truth_and_bad_rows_are_listed() -> None:
+    text = printed(*closing_table(SUMMARY))
+    (images,) = lines_with(text, "data/images", "5.0")
+    assert images.split() == ["data/images", "10", "2.0", "5.0", "7", "0", "3", "0"]
+    assert lines_with(text, "audit precision", "96.5 %") and lines_with(text, "audited", "1,200")
+    assert lines_with(text, "edit validity, caption → image", "–")
+    assert lines_with(text, "data/images", "error", "html", "1")
+    assert "no false positive" not in text
+
+
+def test_outside_text_cannot_steer_the_terminal() -> None:
+    text = printed(*closing_table(SUMMARY))
+    assert "truncated [bold]x[/bold]·[2J" in text and "\x1b" not in text
+
+
+def test_absent_parts_leave_their_table_out() -> None:
+    assert closing_table({}) == []
+    only = closing_table({"base": {"metrics": metrics(1.0, 2.0)}, "rounds": [], "controls": {}})
+    assert len(only) == 1 and lines_with(printed(*only), "base", "1.0")
+
+
+def test_rounds_are_numbered_when_there_are_several() -> None:
+    summary = {"strategy": "repair", "rounds": [{"metrics": metrics(1, 1), "items": 8}, {"metrics": metrics(2, 2)}]}
+    first, second = results.systems(summary)
+    assert (first.label, first.items, second.label, second.items) == ("repair, round 1", 8, "repair, round 2", None)
+    assert results.outcome([first, second]) == (None, second)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.04, "0.0 s"), (59.9, "59.9 s"), (185.0, "3 min 05 s"), (7800.0, "2 h 10 min")]
+)
+def test_durations(seconds: float, shown: str) -> None:
+    assert results.duration(seconds) == shown
+
+
+def finished_images(folder: Path) -> Run:
+    run = Run(folder)
+    recipe = Recipe({})
+    assert not run.ready("data/images", recipe)
+    rows = [{"image_id": str(i), "split": "train", "group_id": str(i), "status": "ok"} for i in range(3)]
+    run.commit("data/images", recipe, tables.IMAGES, tables.to_table(rows, tables.IMAGES.schema), 61.0)
+    return run
+
+
+def test_status_shows_finished_half_made_and_next(tmp_path: Path) -> None:
+    run = finished_images(tmp_path / "small")
+    half = run.path("round-1/failures")
+    assert not run.ready("round-1/failures", Recipe({}, ("data/images",)))
+    begun = json.loads((half / "begun.json").read_text())
+    (half / "begun.json").write_text(json.dumps({**begun, "seconds": 4.5, "total": 10}))
+    rows = half / "half-made" / "rows"
+    rows.mkdir(parents=True)
+    pq.write_table(pa.table({"x": [1, 2, 3]}), rows / "a.parquet")
+    pq.write_table(pa.table({"x": [1]}), rows / "b.parquet")
+    (rows / "c.parquet").write_bytes(b"PAR1 cut off")
+    text = printed(status_table(run))
+    assert lines_with(text, "data/images", "finished", "3", "1 min 01 s")
+    assert lines_with(text, "round-1/failures", "half-made", "4 of 10", "4.5 s")
+    assert "Next: round-1/failures goes on where it stopped" in text
+
+
+def test_status_says_what_comes_next(tmp_path: Path) -> None:
+    assert "nothing is finished yet" in printed(status_table(Run(tmp_path / "none")))
+    run = finished_images(tmp_path / "small")
+    assert "Next: data/captions" in printed(status_table(run))
+    planned = printed(status_table(run, ["data/images", "data/captions", "base"]))
+    assert "Next: data/captions" in planned and lines_with(planned, "base", "to come")
+    (run.folder / "summary.json").write_text("{}")
+    assert "Nothing is left to do" in printed(status_table(run))
+
+
+def test_progress_without_a_terminal_prints_starts_and_ends_once() -> None:
+    console = Console(file=io.StringIO(), force_terminal=False, width=40)
+    with ProgressView(console) as view:
+        view("data/images", 0, 10)
+        view("data/images", 10, 10)
+        view("data/images", 10, 10)
+        view("base", 0, 400)
+        view("base", 120, 400)
+        view("round-1/edits", 0, 0)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert [line.split(":")[0] for line in lines] == [
+        *("data/images starts", "data/images done", "base starts", "base done"),
+        *("round-1/edits starts", "round-1/edits done"),
+    ]
+    assert "10/10" in lines[1] and "120/400" in lines[3]
+
+
+def test_progress_on_a_terminal_keeps_ticks_and_marks_what_stopped() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
+
+    def stops() -> None:
+        with ProgressView(console) as view:
+            view("data/images", 0, 1000)
+            view("data/images", 1000, 1000)
+            view("base [x]", 3, 1000)
+            raise KeyError("boom")
+
+    with pytest.raises(KeyError):
+        stops()
+    last = console.file.getvalue().splitlines()[-2:]  # type: ignore[attr-defined]
+    assert "✔" in last[0] and "1,000/1,000" in last[0]
+    assert "✘ base [x]" in last[1] and "3/1,000" in last[1]
