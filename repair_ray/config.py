@@ -14,7 +14,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 Split = Literal["train", "validation", "test"]
 Strategy = Literal["repair", "vanilla", "mined", "error_agnostic"]
-Control = Literal["vanilla_equal_steps", "vanilla_equal_compute", "mined", "error_agnostic"]
+Control = Literal[
+    "vanilla_equal_compute",
+    "vanilla_equal_steps",
+    "mined",
+    "error_agnostic",
+    "placement_local",
+    "placement_dispersed",
+    "placement_both",
+]
 Placement = Literal["local", "dispersed", "both"]
 CONTROLS: tuple[str, ...] = get_args(Control)
 
@@ -131,6 +139,7 @@ class LanguageConfig(Section):
     """Who answers the language tasks (audit, instruct, edit captions)."""
 
     backend: Literal["heuristic"] = "heuristic"
+    max_changes: PositiveInt = Field(4, description="an edit that needs more changes than this is not made")
 
 
 class EditConfig(Section):

@@ -78,8 +78,7 @@ class Round:
         evaluate(self.run_, config, "base/metrics", f"{ROUND}/embeddings")
         self._variant(ROUND, config.strategy, base, config.training)
         for control in config.controls:
-            strategy, training = self._control(control)
-            self._variant(f"controls/{control}", strategy, base, training)
+            self._control(control, base)
         if config.data.world is not None and config.strategy in ("repair", "error_agnostic"):
             measure_truth(self.run_, config, ROUND, image_store(self.run_.folder, config.data))
         return make_summary(self.run_, config, ROUND)
@@ -114,10 +113,23 @@ class Round:
     def _variant(self, place: str, strategy: Strategy, base: Retriever, training: TrainingConfig) -> None:
         """Synthesise with one strategy, train on it, evaluate."""
         edits = self._synthesise(place, strategy, base)
-        objective = self.config.objective if edits else PLAIN
+        if edits is not None:
+            self._check_repaired(edits)
+        self._finetune(place, base, training, self.config.objective if edits else PLAIN, edits)
+
+    def _finetune(
+        self, place: str, base: Retriever, training: TrainingConfig, objective: ObjectiveConfig, edits: str | None
+    ) -> None:
+        """Train and evaluate."""
         repaired = self._train(f"{place}/training", base, training, objective, edits)
         self._embed(f"{place}/evaluation", repaired, (self.config.evaluation.split,))
         evaluate(self.run_, self.config, f"{place}/metrics", f"{place}/evaluation")
+
+    def _check_repaired(self, edits: str) -> None:
+        manifest = self.run_.manifest(edits) or {}
+        if not manifest["statuses"].get(tables.OK):
+            reasons = "; ".join(f"{count} x {reason}" for reason, count in list(manifest["reasons"].items())[:5])
+            raise RunError(f"{edits}: none of {manifest['rows']} failures gave a pair to train on ({reasons})")
 
     def _synthesise(self, place: str, strategy: Strategy, base: Retriever) -> str | None:
         run, config, embeddings = self.run_, self.config, f"{ROUND}/embeddings"
@@ -162,16 +174,22 @@ class Round:
         mine(self.run_, config, f"{place}/failures", f"{place}/embeddings", ids=inside, progress=self.progress)
         return f"{place}/failures"
 
-    def _control(self, control: str) -> tuple[Strategy, TrainingConfig]:
-        training = self.config.training
-        if control == "vanilla_equal_steps":
-            return "vanilla", training
-        if control == "vanilla_equal_compute":
+    def _control(self, control: str, base: Retriever) -> None:
+        """One control beside the round, from the same base."""
+        training, place = self.config.training, f"controls/{control}"
+        if control.startswith("placement_"):
+            # The round's own edits, trained on with another placement of the hard pairs.
+            placement = control.removeprefix("placement_")
+            objective = self.config.objective.model_copy(update={"placement": placement})
+            self._finetune(place, base, training, objective, f"{ROUND}/edits")
+        elif control == "vanilla_equal_compute":
             # As many images and texts encoded as the repair run did, in batches of the same size.
             record = read_json(self.run_.path(f"{ROUND}/training") / HISTORY) or {}
             steps = max(1, round(record["items_encoded"] / (2 * training.batch_size)))
-            return "vanilla", training.model_copy(update={"steps": steps})
-        return ("mined" if control == "mined" else "error_agnostic"), training
+            self._variant(place, "vanilla", base, training.model_copy(update={"steps": steps}))
+        else:
+            strategies: dict[str, Strategy] = {"vanilla_equal_steps": "vanilla", "mined": "mined", "error_agnostic": "error_agnostic"}
+            self._variant(place, strategies[control], base, training)
 
     def _train(
         self,

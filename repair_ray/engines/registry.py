@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from repair_ray.config import LanguageConfig
 from repair_ray.engines.editors import ImageEditor
 from repair_ray.engines.heuristic import HeuristicLanguage
 from repair_ray.engines.language import LanguageBackend
 
 
-def language_backend(name: str) -> LanguageBackend:
-    """The language backend of that name. Raises ValueError for an unknown one."""
-    if name == "heuristic":
-        return HeuristicLanguage()
-    raise ValueError(f"unknown language.backend {name!r}; known: heuristic")
+def language_backend(config: LanguageConfig) -> LanguageBackend:
+    """The language backend that a config names. Raises ValueError for an unknown one."""
+    if config.backend == "heuristic":
+        return HeuristicLanguage(config.max_changes)
+    raise ValueError(f"unknown language.backend {config.backend!r}; known: heuristic")
 
 
 def image_editor(name: str) -> ImageEditor | None:

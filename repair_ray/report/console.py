@@ -31,53 +31,53 @@ from repair_ray.report.results import (
 )
 from repair_ray.run import Run, read_json
 
-__all__ = ["ProgressView", "closing_table", "status_table"]
+__all__ = ["ProgressView", "closing_tables", "status_table"]
 
-# What is made from a product, by the last part of its name; said where no plan of the run is at hand.
+# What is usually made after a product, by its name or the last part of it; said where no plan of the run is at hand.
 FOLLOWS = {
     "images": "data/captions",
-    "captions": "the base retriever, or embeddings",
-    "base": "embeddings",
-    "embeddings": "failures",
+    "captions": "the base retriever, then embeddings",
+    "base/training": "embeddings",
+    "embeddings": "the base's metrics, then failures",
+    "base/metrics": "failures, or training where nothing is synthesised",
     "failures": "verdicts",
     "verdicts": "edits",
     "edits": "training",
+    "training": "evaluation",
+    "evaluation": "metrics",
+    "metrics": "the next control, or the summary",
 }
 
 
-def closing_table(summary: dict[str, Any]) -> list[Table]:
+def closing_tables(summary: dict[str, Any]) -> list[Table]:
     """The tables that close a run: metrics, stages, then truth measures and bad rows where there are any.
 
     `summary` is what `summary.json` holds; absent parts leave their table out.
     """
-    made = [_metrics_table(summary), _stages_table(summary), _truth_table(summary), _bad_rows_table(summary)]
+    made = [_metrics_table(summary, direction) for direction in DIRECTIONS]
+    made += [_stages_table(summary), _truth_table(summary), _bad_rows_table(summary)]
     return [table for table in made if table.row_count]
 
 
-def _metrics_table(summary: dict[str, Any]) -> Table:
-    evaluation = summary.get("evaluation") or {}
-    split = f" on {evaluation['split']}" if evaluation.get("split") else ""
-    table = _table(f"Retrieval{split}, in percent")
-    table.add_column("direction")
-    table.add_column("retriever")
-    for name in ("R@1", "95 % interval", "vs base", *list(METRICS.values())[1:], "items encoded"):
-        table.add_column(name, justify="right", no_wrap=True)
+def _metrics_table(summary: dict[str, Any], direction: str) -> Table:
+    split = (summary.get("evaluation") or {}).get("split")
+    table = _table(f"{DIRECTIONS[direction]}{f' on {split}' if split else ''}, in percent")
+    table.add_column("retriever", min_width=12)
+    # Two-line headings keep the table within 80 columns.
+    for name in ("R@1", "95 %\ninterval", "vs\nbase", *list(METRICS.values())[1:], "items\nencoded"):
+        table.add_column(name, justify="right", no_wrap=True, vertical="bottom")
     found = systems(summary)
     base, _ = outcome(found)
-    for direction, words in DIRECTIONS.items():
-        measured = [system for system in found if system.metrics.get(direction)]
-        for system in measured:
-            gain = None if system is base else difference(system, base, direction)
-            table.add_row(
-                _text(words),
-                _text(system.label, "bold" if system.role == "round" else ""),
-                points(system.value(direction)),
-                between(system.interval(direction)),
-                Text(signed(gain), "" if gain is None else "green" if gain >= 0 else "red"),
-                *(points(system.value(direction, metric)) for metric in list(METRICS)[1:]),
-                count(system.items),
-            )
-        table.add_section()
+    for system in (system for system in found if system.metrics.get(direction)):
+        gain = None if system is base else difference(system, base, direction)
+        table.add_row(
+            _text(system.label, "bold" if system.role == "round" else ""),
+            points(system.value(direction)),
+            between(system.interval(direction)),
+            Text(signed(gain), "" if gain is None else "green" if gain >= 0 else "red"),
+            *(points(system.value(direction, metric)) for metric in list(METRICS)[1:]),
+            count(system.items),
+        )
     return table
 
 
@@ -87,8 +87,8 @@ def _stages_table(summary: dict[str, Any]) -> Table:
     others = {status for stage in stages for status in stage.get("statuses") or {}} - set(listed)
     statuses = listed + sorted(others)
     table = _table("Stages")
-    table.add_column("stage")
-    for name in ("rows", "seconds", "rows/s", *(status.replace("_", " ") for status in statuses)):
+    table.add_column("stage", overflow="fold")
+    for name in ("rows", "seconds", "rows/s", *(status.replace("_", "\n") for status in statuses)):
         table.add_column(name, justify="right", no_wrap=True)
     for stage in stages:
         found = stage.get("statuses") or {}
@@ -146,7 +146,7 @@ def status_table(run: Run, plan: Sequence[str] = ()) -> Table:
         table.add_row(_text(name), Text("finished", "green"), rows, duration(manifest["seconds"]))
     half = list(_half_made(run))
     for name, done, total, seconds in half:
-        share = count(done) if total is None else f"{count(done)} of {count(total)}"
+        share = NOTHING if total is None else f"{count(done)} of {count(total)}"
         table.add_row(_text(name), Text("half-made", "yellow"), share, duration(seconds))
     here = {name for name, _ in finished} | {name for name, *_ in half}
     for name in plan:
@@ -155,11 +155,12 @@ def status_table(run: Run, plan: Sequence[str] = ()) -> Table:
     next_up = next((name for name in plan if name not in {n for n, _ in finished}), None)
     table.caption = _text(_next(run, [name for name, _ in finished], [name for name, *_ in half], next_up))
     table.caption_justify = "left"
+    table.min_width = 72  # room for the caption, which wraps at the table's width
     return table
 
 
 def _half_made(run: Run) -> Iterator[tuple[str, int, int | None, float]]:
-    """Name, rows so far, rows to do (None before the graph has said), seconds spent."""
+    """Name, rows so far, rows to do (None where it is no table, or none has arrived), seconds spent."""
     for path in sorted(run.folder.rglob("begun.json")):
         begun = read_json(path)
         if begun is None:
@@ -185,11 +186,14 @@ def _next(run: Run, finished: list[str], half: list[str], planned: str | None) -
         return "Nothing is left to do; see summary.json and report.html."
     if not finished:
         return "Next: data/images; nothing is finished yet."
-    return f"Next: {FOLLOWS.get(finished[-1].split('/')[-1], 'the stages after ' + finished[-1])}"
+    last = finished[-1]
+    return f"Next: {FOLLOWS.get(last) or FOLLOWS.get(last.split('/')[-1]) or 'what follows ' + last}"
 
 
 def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=f"\n{title}", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.title_justify, table.title_style = "left", "bold"
+    return table
 
 
 def _text(value: object, style: str = "") -> Text:

@@ -14,8 +14,10 @@ TRUTH_PERCENT = ("audit_precision", "audit_recall", "edit_validity", "minimality
 CONTROL_LABELS = {
     "vanilla_equal_steps": "vanilla, equal steps",
     "vanilla_equal_compute": "vanilla, equal compute",
-    "mined": "mined",
     "error_agnostic": "error-agnostic",
+    "placement_local": "repair, local only",
+    "placement_dispersed": "repair, dispersed only",
+    "placement_both": "repair, local and dispersed",
 }
 NOTHING = "–"
 
@@ -52,15 +54,24 @@ class BadRow:
 def systems(summary: dict[str, Any]) -> list[System]:
     """Base, each control, each round, in this order; those without metrics are left out."""
     training = summary.get("training") or {}
-    found = [System("base", "base", _metrics(summary.get("base")), _encoded(training.get("base")))]
+    found = [
+        System(
+            "base",
+            "base",
+            _metrics(summary.get("base")),
+            _encoded(training.get("base/training") or training.get("base")),
+        )
+    ]
     controls = summary.get("controls") or {}
     for name, control in controls.items():
-        found.append(System(CONTROL_LABELS.get(name, name), "control", _metrics(control), control.get("items")))
+        found.append(
+            System(CONTROL_LABELS.get(name, name.replace("_", " ")), "control", _metrics(control), control.get("items"))
+        )
     rounds = summary.get("rounds") or []
     strategy = str(summary.get("strategy", "repair"))
     for number, made in enumerate(rounds, start=1):
         label = strategy if len(rounds) == 1 else f"{strategy}, round {number}"
-        items = made.get("items") or _encoded_in_round(training, number, set(controls))
+        items = made.get("items") or _encoded_in_round(training, number)
         found.append(System(label, "round", _metrics(made), items))
     return [system for system in found if system.metrics]
 
@@ -103,7 +114,11 @@ def truth_measures(made: dict[str, Any]) -> Iterator[tuple[str, str]]:
         label = name.replace("_", " ")
         parts = value.items() if isinstance(value, dict) else [("", value)]
         for direction, number in parts:
-            shown = points(number) if name in TRUTH_PERCENT or isinstance(number, float) else count(number)
+            shown = (
+                points(number, 1 if name in TRUTH_PERCENT else 2)
+                if name in TRUTH_PERCENT or isinstance(number, float)
+                else count(number)
+            )
             unit = " %" if name in TRUTH_PERCENT and shown != NOTHING else ""
             yield (f"{label}, {DIRECTIONS.get(direction, direction)}" if direction else label), shown + unit
 
@@ -117,7 +132,7 @@ def signed(value: float | None) -> str:
 
 
 def between(bounds: tuple[float, float] | None) -> str:
-    return NOTHING if bounds is None else f"{bounds[0]:.1f} to {bounds[1]:.1f}"
+    return NOTHING if bounds is None else f"{bounds[0]:.1f}–{bounds[1]:.1f}"
 
 
 def count(value: float | None) -> str:
@@ -140,13 +155,6 @@ def _encoded(record: dict[str, Any] | None) -> int | None:
     return (record or {}).get("items_encoded")
 
 
-def _encoded_in_round(training: dict[str, Any], number: int, controls: set[str]) -> int | None:
-    # Cross-fitting folds and controls train below a round's folder too, but are not what its retriever cost.
-    own = [
-        record["items_encoded"]
-        for name, record in training.items()
-        if name.split("/")[0] == f"round-{number}"
-        and name.split("/")[-1] not in controls
-        and not name.split("/")[-1].startswith("fold")
-    ]
+def _encoded_in_round(training: dict[str, Any], number: int) -> int | None:
+    own = [r["items_encoded"] for name, r in training.items() if name.split("/")[0] == f"round-{number}"]
     return sum(own) if own else None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from repair_ray import tables
-from repair_ray.config import Config
+from repair_ray.config import Config, LanguageConfig
 from repair_ray.engines.registry import language_backend
 from repair_ray.run import Recipe, Run
 from repair_ray.stages.cases import language_case, make_cases
@@ -21,8 +22,8 @@ VALID = "valid"
 class AuditFailures(RowStage):
     """Asks the language backend about each failure. Only `valid` goes on; the others are rejected by their judgement."""
 
-    def setup(self, backend: str) -> None:
-        self._backend = language_backend(backend)
+    def setup(self, language: dict[str, Any]) -> None:
+        self._backend = language_backend(LanguageConfig.model_validate(language))
 
     def process(self, rows: list[Row]) -> list[Row]:
         return [self._audit(row) for row in rows]
@@ -48,7 +49,7 @@ def audit(run: Run, config: Config, product: str, failures: str, progress: Progr
         product,
         Recipe({"language": config.language.model_dump(mode="json")}, (failures,)),
         tables.VERDICTS,
-        [Step(AuditFailures, tables.VERDICTS.schema, {"backend": config.language.backend}, config.pool.on_cpu())],
+        [Step(AuditFailures, tables.VERDICTS.schema, {"language": config.language.model_dump(mode="json")}, config.pool.on_cpu())],
         lambda: _cases(run, failures, config.mining.split),
         faults=config.faults,
         progress=progress,

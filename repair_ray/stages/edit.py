@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from PIL import Image
 
 from repair_ray import tables
-from repair_ray.config import Config, DataConfig, SelectionConfig
+from repair_ray.config import Config, DataConfig, LanguageConfig, SelectionConfig
 from repair_ray.data.images import ImageProblem
 from repair_ray.data.shards import ShardWriter
 from repair_ray.data.text import text_key
@@ -39,9 +39,9 @@ DRAFTS = pa.schema([*tables.CASES, *(f for f in tables.EDITS.schema if f.name no
 class MakeCandidates(RowStage):
     """Writes the instruction and makes candidates: edited captions (`i2t`) or edited pictures (`t2i`)."""
 
-    def setup(self, folder: str, data: dict[str, Any], backend: str, editor: str, candidates: int, seed: int, product: str) -> None:
+    def setup(self, folder: str, data: dict[str, Any], language: dict[str, Any], editor: str, candidates: int, seed: int, product: str) -> None:
         self._store = image_store(folder, DataConfig.model_validate(data))
-        self._backend = language_backend(backend)
+        self._backend = language_backend(LanguageConfig.model_validate(language))
         self._editor = image_editor(editor)
         self._candidates, self._seed = candidates, seed
         self._folder, self._product = folder, product
@@ -175,7 +175,7 @@ def edit(run: Run, config: Config, product: str, verdicts: str, failures: str, e
     make = {
         "folder": str(run.folder),
         "data": data,
-        "backend": config.language.backend,
+        "language": config.language.model_dump(mode="json"),
         "editor": config.edit.image_editor,
         "candidates": config.edit.candidates,
         "seed": config.seed,
@@ -224,11 +224,14 @@ def _cases(run: Run, config: Config, failures: str, verdicts: str, embeddings: s
 
 
 def within_quota(table: pa.Table, selection: SelectionConfig) -> pa.Table:
-    """At most `d_i2t` edits an image and `d_t2i` a caption, the best aligned first (ties by id); the rest is rejected."""
+    """At most `d_i2t` edits an image and `d_t2i` a caption; the rest is rejected.
+
+    The false positives that the retriever scored highest come first (ties by id): they confuse it most.
+    """
     rows = table.to_pylist()
     kept: dict[tuple[str, str], int] = {}
     taken: set[tuple[str, str]] = set()
-    for row in sorted(rows, key=lambda row: (-(row["align"] or 0.0), row["failure_id"])):
+    for row in sorted(rows, key=lambda row: (-(row["align_before"] or 0.0), row["failure_id"])):
         if row["status"] != tables.OK:
             continue
         query = (row["direction"], row["query_id"])

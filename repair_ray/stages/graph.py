@@ -220,6 +220,8 @@ def start_ray(address: str | None = None) -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     if ray.is_initialized():
         return
+    # Ray's C++ side writes to the terminal past Python's logging; its files keep everything.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     address = address or os.environ.get("RAY_ADDRESS")
     # A graph needs a logical CPU for each pool and one for what feeds them: a small machine is told that it has four.
     cpus = None if address else max(MIN_LOCAL_CPUS, os.cpu_count() or 1)

@@ -57,8 +57,9 @@ class RowStage(ABC):
 
     def __call__(self, table: pa.Table) -> pa.Table:
         rows = table.to_pylist()
-        done = [row for row in rows if row.get("status", tables.OK) != tables.OK]
-        open_rows = [row for row in rows if row.get("status", tables.OK) == tables.OK]
+        # A row without a status has just been read; one that an earlier step has failed or rejected passes by.
+        done = [row for row in rows if row.get("status") not in (None, tables.OK)]
+        open_rows = [row for row in rows if row.get("status") in (None, tables.OK)]
         return tables.to_table(done + self._answer(open_rows), self._schema)
 
     def _answer(self, rows: list[Row]) -> list[Row]:

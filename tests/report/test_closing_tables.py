@@ -13,7 +13,7 @@ from rich.table import Table
 
 from repair_ray import tables
 from repair_ray.report import results
-from repair_ray.report.console import ProgressView, closing_table, status_table
+from repair_ray.report.console import ProgressView, closing_tables, status_table
 from repair_ray.run import Recipe, Run
 
 
@@ -37,10 +37,10 @@ SUMMARY: dict[str, Any] = {
         }
     ],
     "training": {
-        "base": {"items_encoded": 1000},
-        "round-1/repair": {"items_encoded": 120_000},
-        "round-1/fold-0": {"items_encoded": 7},
-        "round-1/vanilla_equal_compute": {"items_encoded": 5},
+        "base/training": {"items_encoded": 1000},
+        "folds/0/training": {"items_encoded": 7},
+        "round-1/training": {"items_encoded": 120_000},
+        "controls/vanilla_equal_compute/training": {"items_encoded": 123_456},
     },
     "stages": [
         {
@@ -76,36 +76,41 @@ def lines_with(text: str, *words: str) -> list[str]:
 
 
 def test_metrics_hold_every_retriever_with_differences_and_compute() -> None:
-    text = printed(*closing_table(SUMMARY))
-    (base,) = lines_with(text, "image → caption", "base")
-    assert base.split()[-7:] == ["to", "52.0", "–", "60.0", "70.0", "55.0", "1,000"]
-    (control,) = lines_with(text, "image → caption", "vanilla, equal compute")
-    assert "+5.5" in control and "123,456" in control
-    (worse,) = lines_with(text, "caption → image", "vanilla, equal compute")
+    i2t, t2i = (printed(table, width=80) for table in closing_tables(SUMMARY)[:2])
+    assert i2t.lstrip().startswith("image → caption on test, in percent")
+    (base,) = lines_with(i2t, "base", "50.0")
+    assert base.split() == ["base", "50.0", "48.0–52.0", "–", "60.0", "70.0", "55.0", "1,000"]
+    (control,) = lines_with(i2t, "vanilla, equal compute")
+    assert control.split()[-5:] == ["+5.5", "65.5", "75.5", "60.5", "123,456"]
+    (repair,) = lines_with(i2t, "repair")
+    assert repair.split()[1:4] == ["60.2", "58.2–62.2", "+10.2"]
+    assert "120,000" in repair
+    (worse,) = lines_with(t2i, "vanilla, equal compute")
     assert "−1.0" in worse
-    (repair,) = lines_with(text, "image → caption", "repair")
-    assert "+10.2" in repair and "58.2 to 62.2" in repair and "120,000" in repair
 
 
 def test_stages_truth_and_bad_rows_are_listed() -> None:
-    text = printed(*closing_table(SUMMARY))
+    text = printed(*closing_tables(SUMMARY))
     (images,) = lines_with(text, "data/images", "5.0")
     assert images.split() == ["data/images", "10", "2.0", "5.0", "7", "0", "3", "0"]
-    assert lines_with(text, "audit precision", "96.5 %") and lines_with(text, "audited", "1,200")
+    assert lines_with(text, "audit precision", "96.5 %")
+    assert lines_with(text, "audited", "1,200")
     assert lines_with(text, "edit validity, caption → image", "–")
     assert lines_with(text, "data/images", "error", "html", "1")
     assert "no false positive" not in text
 
 
 def test_outside_text_cannot_steer_the_terminal() -> None:
-    text = printed(*closing_table(SUMMARY))
-    assert "truncated [bold]x[/bold]·[2J" in text and "\x1b" not in text
+    text = printed(*closing_tables(SUMMARY))
+    assert "truncated [bold]x[/bold]·[2J" in text
+    assert "\x1b" not in text
 
 
 def test_absent_parts_leave_their_table_out() -> None:
-    assert closing_table({}) == []
-    only = closing_table({"base": {"metrics": metrics(1.0, 2.0)}, "rounds": [], "controls": {}})
-    assert len(only) == 1 and lines_with(printed(*only), "base", "1.0")
+    assert closing_tables({}) == []
+    only = closing_tables({"base": {"metrics": metrics(1.0, 2.0)}, "rounds": [], "controls": {}})
+    assert len(only) == 2
+    assert lines_with(printed(only[0]), "base", "1.0")
 
 
 def test_rounds_are_numbered_when_there_are_several() -> None:
@@ -153,7 +158,8 @@ def test_status_says_what_comes_next(tmp_path: Path) -> None:
     run = finished_images(tmp_path / "small")
     assert "Next: data/captions" in printed(status_table(run))
     planned = printed(status_table(run, ["data/images", "data/captions", "base"]))
-    assert "Next: data/captions" in planned and lines_with(planned, "base", "to come")
+    assert "Next: data/captions" in planned
+    assert lines_with(planned, "base", "to come")
     (run.folder / "summary.json").write_text("{}")
     assert "Nothing is left to do" in printed(status_table(run))
 
@@ -172,7 +178,8 @@ def test_progress_without_a_terminal_prints_starts_and_ends_once() -> None:
         *("data/images starts", "data/images done", "base starts", "base done"),
         *("round-1/edits starts", "round-1/edits done"),
     ]
-    assert "10/10" in lines[1] and "120/400" in lines[3]
+    assert "10/10" in lines[1]
+    assert "120/400" in lines[3]
 
 
 def test_progress_on_a_terminal_keeps_ticks_and_marks_what_stopped() -> None:
@@ -187,6 +194,6 @@ def test_progress_on_a_terminal_keeps_ticks_and_marks_what_stopped() -> None:
 
     with pytest.raises(KeyError):
         stops()
-    last = console.file.getvalue().splitlines()[-2:]  # type: ignore[attr-defined]
-    assert "✔" in last[0] and "1,000/1,000" in last[0]
-    assert "✘ base [x]" in last[1] and "3/1,000" in last[1]
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert lines_with(text, "✔ data/images", "1,000/1,000")
+    assert lines_with(text, "✘ base [x]", "3/1,000")
