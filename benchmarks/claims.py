@@ -26,7 +26,6 @@ CONTROLS = (
     "mined",
     "error_agnostic",
     "placement_local",
-    "placement_both",
 )
 DIRECTIONS = ("i2t", "t2i", "mean")
 
