@@ -66,10 +66,16 @@ def compare(summaries: list[dict[str, Any]]) -> dict[str, Any]:
         variants[control] = [r1(s["controls"][control]["metrics"]) for s in summaries]
     rows = []
     for name, scores in variants.items():
-        row: dict[str, Any] = {"name": name, "r@1": {d: round(mean_interval([s[d] for s in scores])[0], 2) for d in DIRECTIONS}}
+        row: dict[str, Any] = {
+            "name": name,
+            "r@1": {d: round(mean_interval([s[d] for s in scores])[0], 2) for d in DIRECTIONS},
+        }
         if name != "repair":
             row["repair_minus"] = {
-                d: [round(v, 2) for v in mean_interval([r[d] - s[d] for r, s in zip(variants["repair"], scores, strict=True)])]
+                d: [
+                    round(v, 2)
+                    for v in mean_interval([r[d] - s[d] for r, s in zip(variants["repair"], scores, strict=True)])
+                ]
                 for d in DIRECTIONS
             }
         rows.append(row)
@@ -106,7 +112,13 @@ def markdown(result: dict[str, Any]) -> str:
 def _cells(row: dict[str, Any]) -> list[str]:
     cells = [row["name"].replace("_", " "), *(f"{row['r@1'][d]:.1f}" for d in ("i2t", "t2i"))]
     minus = row.get("repair_minus")
-    return [*cells, *(f"{m:+.1f} [{lo:+.1f}, {hi:+.1f}]" if minus else "" for m, lo, hi in (minus or dict.fromkeys(DIRECTIONS, (0, 0, 0))).values())]
+    return [
+        *cells,
+        *(
+            f"{m:+.1f} [{lo:+.1f}, {hi:+.1f}]" if minus else ""
+            for m, lo, hi in (minus or dict.fromkeys(DIRECTIONS, (0, 0, 0))).values()
+        ),
+    ]
 
 
 if __name__ == "__main__":

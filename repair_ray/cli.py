@@ -97,7 +97,8 @@ def _run(path: Path, overrides: list[str] | None, controls: str | None, redo: li
 def _closing_line(config: Config, summary: dict[str, Any]) -> str:
     before, after = summary["base"]["metrics"], summary["rounds"][0]["metrics"]
     return f"{config.name}: " + ", ".join(
-        f"{direction} R@1 {before[direction]['r@1']:.1f} -> {after[direction]['r@1']:.1f}" for direction in ("i2t", "t2i")
+        f"{direction} R@1 {before[direction]['r@1']:.1f} -> {after[direction]['r@1']:.1f}"
+        for direction in ("i2t", "t2i")
     )
 
 

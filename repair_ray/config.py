@@ -176,7 +176,9 @@ class TrainingConfig(Section):
 
     steps: PositiveInt = 400
     batch_size: PositiveInt = Field(128, description="anchors a step, over all workers")
-    grid_share: Fraction = Field(1.0, description="share of a batch's anchors that bring their grid, where they have one")
+    grid_share: Fraction = Field(
+        1.0, description="share of a batch's anchors that bring their grid, where they have one"
+    )
     lr: float = Field(5e-4, gt=0.0)
     weight_decay: float = Field(0.1, ge=0.0)
     warmup: Fraction = Field(0.1, description="share of the steps")
@@ -222,7 +224,9 @@ class Config(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Config:
         if self.mining.split == self.evaluation.split:
-            raise ValueError(f"mining.split and evaluation.split are both {self.evaluation.split!r}: that trains on test data")
+            raise ValueError(
+                f"mining.split and evaluation.split are both {self.evaluation.split!r}: that trains on test data"
+            )
         if self.edit.image_editor == "scene" and self.data.world is None:
             raise ValueError("edit.image_editor=scene edits the demo's scenes only; set edit.image_editor=none")
         for key, training in (("training", self.training), ("base", self.base)):

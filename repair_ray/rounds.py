@@ -103,7 +103,9 @@ class Round:
         spec = RetrieverSpec(retriever.model, retriever.pretrained, retriever.precision)
         if self.config.base is None:
             if retriever.pretrained is None:
-                raise RunError("retriever.pretrained is unset: name weights, or add a base section to train from scratch")
+                raise RunError(
+                    "retriever.pretrained is unset: name weights, or add a base section to train from scratch"
+                )
             return Retriever(spec, ())
         return self._train(BASE, Retriever(replace(spec, weights=None), ()), self.config.base, PLAIN, None)
 
@@ -188,7 +190,11 @@ class Round:
             steps = max(1, round(record["items_encoded"] / (2 * training.batch_size)))
             self._variant(place, "vanilla", base, training.model_copy(update={"steps": steps}))
         else:
-            strategies: dict[str, Strategy] = {"vanilla_equal_steps": "vanilla", "mined": "mined", "error_agnostic": "error_agnostic"}
+            strategies: dict[str, Strategy] = {
+                "vanilla_equal_steps": "vanilla",
+                "mined": "mined",
+                "error_agnostic": "error_agnostic",
+            }
             self._variant(place, strategies[control], base, training)
 
     def _train(
@@ -202,7 +208,9 @@ class Round:
     ) -> Retriever:
         run, config = self.run_, self.config
         # Workers, threads, devices and caches change how fast training is, not what it makes.
-        outcome = training.model_dump(mode="json", exclude={"workers", "cpus_per_worker", "use_gpu", "image_cache_mb", "decode_threads"})
+        outcome = training.model_dump(
+            mode="json", exclude={"workers", "cpus_per_worker", "use_gpu", "image_cache_mb", "decode_threads"}
+        )
         splits = tuple(dict.fromkeys(("train", config.mining.split))) if edits else ("train",)
         settings = {
             "training": outcome,

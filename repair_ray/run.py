@@ -73,7 +73,9 @@ class Run:
         except Timeout:
             raise RunError(f"another process works in {self.folder}; wait for it, or take another name=") from None
         except OSError as error:
-            raise RunError(f"cannot write to {self.folder}: {error.strerror or error}; set output= to a writable folder") from None
+            raise RunError(
+                f"cannot write to {self.folder}: {error.strerror or error}; set output= to a writable folder"
+            ) from None
         try:
             yield
         finally:
@@ -141,7 +143,9 @@ class Run:
             pq.write_table(table.slice(start, MAX_ROWS_PER_FILE), part.with_suffix(".tmp"))
             os.replace(part.with_suffix(".tmp"), part)
         statuses, reasons = count_statuses(table)
-        self.finish(product, recipe, seconds, table=kind.name, rows=len(table), statuses=statuses, reasons=reasons, **facts)
+        self.finish(
+            product, recipe, seconds, table=kind.name, rows=len(table), statuses=statuses, reasons=reasons, **facts
+        )
 
     def read(self, product: str, columns: list[str] | None = None) -> pa.Table:
         """A finished table. Raises `RunError` when it is not finished."""
@@ -160,7 +164,9 @@ class Run:
         known |= {name: (read_json(self.path(name) / "begun.json") or {})["recipe"]["parents"] for name in begun}
         doomed = {name for name in known if name == stage or name.split("/")[-1] == stage}
         if not doomed:
-            raise RunError(f"--redo {stage}: no such stage in {self.folder}; it has: {', '.join(sorted(known)) or 'none'}")
+            raise RunError(
+                f"--redo {stage}: no such stage in {self.folder}; it has: {', '.join(sorted(known)) or 'none'}"
+            )
         while grown := {name for name, parents in known.items() if set(parents) & doomed} - doomed:
             doomed |= grown
         for name in sorted(doomed):

@@ -215,4 +215,7 @@ def row_id(*parts: object) -> str:
 
 def to_table(rows: list[dict[str, object]], schema: pa.Schema) -> pa.Table:
     """Rows as a table of exactly this schema: absent keys become nulls, other keys are left out."""
-    return pa.table({name: pa.array([row.get(name) for row in rows], schema.field(name).type) for name in schema.names}, schema=schema)
+    return pa.table(
+        {name: pa.array([row.get(name) for row in rows], schema.field(name).type) for name in schema.names},
+        schema=schema,
+    )

@@ -24,7 +24,7 @@ class RetrieverError(Exception):
 
 @dataclass(frozen=True)
 class RetrieverSpec:
-    """What identifies a retriever. `weights` is an open_clip pretrained tag or a checkpoint file; None: random weights."""
+    """What identifies a retriever. `weights` is an open_clip pretrained tag or a file; None: random weights."""
 
     model: str
     weights: str | None = None
@@ -80,14 +80,16 @@ def resolve_model(model: str) -> str:
             raise RetrieverError(f"{path} is no open_clip model config: embed_dim, vision_cfg and text_cfg are needed")
         return path.stem
     if model not in open_clip.list_models() and "/" not in model and ":" not in model:
-        raise RetrieverError(f"unknown retriever.model {model!r}: take a name of open_clip.list_models() or a JSON path")
+        raise RetrieverError(
+            f"unknown retriever.model {model!r}: take a name of open_clip.list_models() or a JSON path"
+        )
     return model
 
 
 def _load(model: nn.Module, path: Path) -> None:
     if not path.is_file():
         raise RetrieverError(f"no checkpoint at {path}")
-    state = (
+    state: Any = (
         load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
     )
     state = state.get("state_dict", state)

@@ -30,13 +30,17 @@ class Searcher:
         """
         if queries.ndim != 2 or queries.shape[1] != self._gallery.shape[1]:
             raise ValueError(
-                f"queries of {model or 'the retriever'} have dimension {queries.shape[-1]}, the gallery of {self.model} "
-                f"has {self._gallery.shape[1]}: they come from different retrievers"
+                f"queries of {model or 'the retriever'} have dimension {queries.shape[-1]}, "
+                f"the gallery of {self.model} has {self._gallery.shape[1]}: they come from different retrievers"
             )
         queries = _checked(queries, f"the queries of {model or self.model}")
         k = min(k, len(self._gallery))
         parts = [self._search(queries, start, k) for start in range(0, len(self._gallery), self._shard)]
-        return merge_top_k(parts, k) if parts else (np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64))
+        return (
+            merge_top_k(parts, k)
+            if parts
+            else (np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64))
+        )
 
     def _search(self, queries: np.ndarray, start: int, k: int) -> tuple[np.ndarray, np.ndarray]:
         shard = self._gallery[start : start + self._shard]
@@ -55,7 +59,7 @@ class Searcher:
 
 
 def merge_top_k(parts: list[tuple[np.ndarray, np.ndarray]], k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Merge partial results (scores, global indices), `[N, k_i]` each, into the exact top `k`; ties to the lower index."""
+    """Merge partial (scores, global indices), `[N, k_i]` each, into the exact top `k`; ties to the lower index."""
     scores = np.concatenate([part[0] for part in parts], axis=1)
     found = np.concatenate([part[1] for part in parts], axis=1)
     return _ordered(scores, found, min(k, scores.shape[1]))

@@ -13,7 +13,9 @@ TIE_RULE = "pessimistic: a tie with a wrong item ranks below it"
 CUTS = (1, 5, 10)
 
 
-def best_ranks(queries: np.ndarray, gallery: np.ndarray, positives: Sequence[np.ndarray], chunk: int = 1024) -> np.ndarray:
+def best_ranks(
+    queries: np.ndarray, gallery: np.ndarray, positives: Sequence[np.ndarray], chunk: int = 1024
+) -> np.ndarray:
     """Rank of the best positive of each query: 1 + the number of other items that score at least as high.
 
     Args:

@@ -31,7 +31,10 @@ def measure_truth(run: Run, config: Config, place: str, store: ImageStore) -> No
     start = time.monotonic()
     look = _Look(run, store)
     failures = {row["failure_id"]: row for row in run.read(f"{place}/failures").to_pylist() if row["status"] == OK}
-    judged = [(row["status"] == OK, look.wrong(failures[row["failure_id"]])) for row in run.read(f"{place}/verdicts").to_pylist()]
+    judged = [
+        (row["status"] == OK, look.wrong(failures[row["failure_id"]]))
+        for row in run.read(f"{place}/verdicts").to_pylist()
+    ]
     edits = [row for row in run.read(f"{place}/edits").to_pylist() if row["status"] == OK and row["kind"] == "edited"]
     checked = {
         direction: [look.edit(row) for row in edits if row["direction"] == direction] for direction in ("i2t", "t2i")
@@ -57,7 +60,9 @@ class _Look:
     def __init__(self, run: Run, store: ImageStore) -> None:
         self._store = store
         self._images = {row["image_id"]: row for row in run.read("data/images").to_pylist()}
-        self._texts = {row["caption_id"]: row["text"] for row in run.read("data/captions", ["caption_id", "text"]).to_pylist()}
+        self._texts = {
+            row["caption_id"]: row["text"] for row in run.read("data/captions", ["caption_id", "text"]).to_pylist()
+        }
         self._scenes: dict[str, Scene] = {}
 
     def scene(self, image: str) -> Scene:
@@ -71,7 +76,9 @@ class _Look:
     def wrong(self, failure: Row) -> bool:
         """Whether a false positive truly does not match its query."""
         i2t = failure["direction"] == "i2t"
-        caption, image = (failure["candidate_id"], failure["query_id"]) if i2t else (failure["query_id"], failure["candidate_id"])
+        caption, image = (
+            (failure["candidate_id"], failure["query_id"]) if i2t else (failure["query_id"], failure["candidate_id"])
+        )
         return not describes(self._texts[caption], self.scene(image))
 
     def edit(self, row: Row) -> tuple[bool, int]:
@@ -86,5 +93,3 @@ class _Look:
 def read_truth(run: Run, place: str) -> dict[str, Any]:
     """The figures of `measure_truth`, or nothing where the data has no truth."""
     return dict((run.manifest(f"{place}/truth") or {}).get("truth", {}))
-
-

@@ -20,7 +20,7 @@ VALID = "valid"
 
 
 class AuditFailures(RowStage):
-    """Asks the language backend about each failure. Only `valid` goes on; the others are rejected by their judgement."""
+    """Asks the language backend about each failure. Only `valid` goes on; other judgements reject it."""
 
     def setup(self, language: dict[str, Any]) -> None:
         self._backend = language_backend(LanguageConfig.model_validate(language))
@@ -49,7 +49,14 @@ def audit(run: Run, config: Config, product: str, failures: str, progress: Progr
         product,
         Recipe({"language": config.language.model_dump(mode="json")}, (failures,)),
         tables.VERDICTS,
-        [Step(AuditFailures, tables.VERDICTS.schema, {"language": config.language.model_dump(mode="json")}, config.pool.on_cpu())],
+        [
+            Step(
+                AuditFailures,
+                tables.VERDICTS.schema,
+                {"language": config.language.model_dump(mode="json")},
+                config.pool.on_cpu(),
+            )
+        ],
         lambda: _cases(run, failures, config.mining.split),
         faults=config.faults,
         progress=progress,
@@ -59,4 +66,3 @@ def audit(run: Run, config: Config, product: str, failures: str, progress: Progr
 def _cases(run: Run, failures: str, split: str) -> pa.Table:
     table = run.read(failures)
     return make_cases(run, table.filter(pc.equal(table["status"], tables.OK)).to_pylist(), split)
-

@@ -39,7 +39,16 @@ DRAFTS = pa.schema([*tables.CASES, *(f for f in tables.EDITS.schema if f.name no
 class MakeCandidates(RowStage):
     """Writes the instruction and makes candidates: edited captions (`i2t`) or edited pictures (`t2i`)."""
 
-    def setup(self, folder: str, data: dict[str, Any], language: dict[str, Any], editor: str, candidates: int, seed: int, product: str) -> None:
+    def setup(
+        self,
+        folder: str,
+        data: dict[str, Any],
+        language: dict[str, Any],
+        editor: str,
+        candidates: int,
+        seed: int,
+        product: str,
+    ) -> None:
         self._store = image_store(folder, DataConfig.model_validate(data))
         self._backend = language_backend(LanguageConfig.model_validate(language))
         self._editor = image_editor(editor)
@@ -84,7 +93,16 @@ class MakeCandidates(RowStage):
 class SelectCandidate(RowStage):
     """Scores candidates with the current retriever and keeps the least disruptive admissible one."""
 
-    def setup(self, folder: str, data: dict[str, Any], spec: dict[str, Any], device: str, batch_size: int, selection: dict[str, Any], seed: int) -> None:
+    def setup(
+        self,
+        folder: str,
+        data: dict[str, Any],
+        spec: dict[str, Any],
+        device: str,
+        batch_size: int,
+        selection: dict[str, Any],
+        seed: int,
+    ) -> None:
         self._store = image_store(folder, DataConfig.model_validate(data))
         self._encoder = Encoder(RetrieverSpec(**spec), device, batch_size)
         self._selection = SelectionConfig.model_validate(selection)
@@ -139,9 +157,7 @@ class SelectCandidate(RowStage):
         if row["kind"] == PAIRED:
             return {**row, "status": tables.OK}
         candidates = row["candidates"] or []
-        admissions = [
-            Admission(c["align"], c["scaffold"]) if c["status"] == tables.OK else None for c in candidates
-        ]
+        admissions = [Admission(c["align"], c["scaffold"]) if c["status"] == tables.OK else None for c in candidates]
         seed = int(tables.row_id(self._seed, row["failure_id"]), 16)
         chosen, reasons = select(
             admissions,
@@ -164,11 +180,20 @@ class SelectCandidate(RowStage):
 
 
 def _picture_fault(picture: Image.Image) -> str | None:
-    low_high = picture.getextrema()
-    return "edited picture is one flat colour" if all(low == high for low, high in low_high) else None
+    flat = len(picture.getcolors(maxcolors=2) or [None, None]) == 1
+    return "edited picture is one flat colour" if flat else None
 
 
-def edit(run: Run, config: Config, product: str, verdicts: str, failures: str, embeddings: str, spec: RetrieverSpec, progress: Progress = quiet) -> None:
+def edit(
+    run: Run,
+    config: Config,
+    product: str,
+    verdicts: str,
+    failures: str,
+    embeddings: str,
+    spec: RetrieverSpec,
+    progress: Progress = quiet,
+) -> None:
     """Make an `edits` table: one row a failure that passed the audit (or, without audit, a failure)."""
     data = config.data.model_dump(mode="json")
     pool = config.pool
@@ -246,4 +271,3 @@ def within_quota(table: pa.Table, selection: SelectionConfig) -> pa.Table:
             if same:
                 taken.add(same)
     return tables.to_table(rows, tables.EDITS.schema)
-

@@ -107,7 +107,11 @@ class Embedded:
 def read_embeddings(run: Run, product: str, kind: str, split: str) -> Embedded:
     """The finished embeddings of one kind and split; rows with errors are left out."""
     table = run.read(product)
-    wanted = pc.and_(pc.and_(pc.equal(table["kind"], kind), pc.equal(table["split"], split)), pc.equal(table["status"], tables.OK))
+    wanted = pc.and_(
+        pc.and_(pc.equal(table["kind"], kind), pc.equal(table["split"], split)), pc.equal(table["status"], tables.OK)
+    )
     table = table.filter(wanted)
     flat = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.float32)
-    return Embedded(table["item_id"].to_pylist(), flat.reshape(len(table), -1) if len(table) else np.zeros((0, 1), np.float32))
+    return Embedded(
+        table["item_id"].to_pylist(), flat.reshape(len(table), -1) if len(table) else np.zeros((0, 1), np.float32)
+    )

@@ -46,7 +46,7 @@ class Step:
     stage: type[RowStage]
     schema: pa.Schema
     arguments: dict[str, Any] = field(default_factory=dict)
-    pool: PoolConfig = PoolConfig()
+    pool: PoolConfig = field(default_factory=PoolConfig)
 
 
 def run_graph(
@@ -159,7 +159,10 @@ def _check_schedulable(steps: list[Step], product: str) -> None:
     gpus = sum(step.pool.actors * step.pool.num_gpus for step in steps)
     for name, need, there in (("CPU", cpus, have.get("CPU", 0)), ("GPU", gpus, have.get("GPU", 0))):
         if need > there:
-            raise RunError(f"{product} needs {need:g} {name}s but the cluster has {there:g}; lower pool.actors or pool.num_{name.lower()}s")
+            raise RunError(
+                f"{product} needs {need:g} {name}s but the cluster has {there:g}; "
+                f"lower pool.actors or pool.num_{name.lower()}s"
+            )
 
 
 def _reconcile(made: pa.Table, source: Path, kind: Table, product: str) -> None:
@@ -167,7 +170,9 @@ def _reconcile(made: pa.Table, source: Path, kind: Table, product: str) -> None:
     found = made[kind.id_column].unique()
     missing = len(asked) - pc.sum(pc.is_in(asked, found)).as_py()
     if missing or len(found) > len(asked):
-        raise RunError(f"{product}: {missing} of {len(asked)} rows never arrived; start again with --redo {product.split('/')[-1]}")
+        raise RunError(
+            f"{product}: {missing} of {len(asked)} rows never arrived; start again with --redo {product.split('/')[-1]}"
+        )
 
 
 def _check_errors(made: pa.Table, faults: FaultConfig, product: str) -> None:
@@ -176,8 +181,8 @@ def _check_errors(made: pa.Table, faults: FaultConfig, product: str) -> None:
         reasons = bad["reason"].value_counts().to_pylist()
         worst = max(reasons, key=lambda item: item["counts"])
         raise RunError(
-            f"{product}: {len(bad)} of {len(made)} rows failed, more than faults.max_error_rate={faults.max_error_rate:g}; "
-            f"most often: {worst['values']}"
+            f"{product}: {len(bad)} of {len(made)} rows failed, more than "
+            f"faults.max_error_rate={faults.max_error_rate:g}; most often: {worst['values']}"
         )
 
 

@@ -68,7 +68,9 @@ class Gathered:
     captions: list[dict[str, Any]]
 
 
-def ingest(run: Run, config: Config, data_settings: dict[str, Any], sources: dict[str, str], progress: Progress = quiet) -> None:
+def ingest(
+    run: Run, config: Config, data_settings: dict[str, Any], sources: dict[str, str], progress: Progress = quiet
+) -> None:
     """Make the `images` and `captions` tables.
 
     Args:
@@ -165,9 +167,7 @@ def _problem_row(problem: Problem, split: str) -> dict[str, Any]:
     }
 
 
-def _image_row(
-    record: Record, split: str, data: DataConfig, shards: ShardWriter, folder: Path
-) -> dict[str, Any]:
+def _image_row(record: Record, split: str, data: DataConfig, shards: ShardWriter, folder: Path) -> dict[str, Any]:
     identity = tables.row_id(split, record.image_id)
     image = record.image
     if not isinstance(image, InlineImage) and data.images == "shards":
@@ -178,7 +178,12 @@ def _image_row(
             return _problem_row(Problem(record.source, problem.reason, problem.detail), split) | {"image_id": identity}
     if isinstance(image, InlineImage):
         member = shards.add(image.data, identity)
-        reference = {"uri": member.ref().uri, "offset": member.ref().offset, "length": member.ref().length, "sha256": member.ref().sha256}
+        reference = {
+            "uri": member.ref().uri,
+            "offset": member.ref().offset,
+            "length": member.ref().length,
+            "sha256": member.ref().sha256,
+        }
     else:
         reference = {"uri": image.uri, "offset": image.offset, "length": image.length, "sha256": image.sha256}
     return {

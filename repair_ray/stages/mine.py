@@ -33,7 +33,9 @@ class Positives:
     @classmethod
     def read(cls, run: Run, split: str) -> Positives:
         """From the finished `images` and `captions` tables."""
-        images = [r for r in run.read(IMAGES, ["image_id", "group_id", "split", "status"]).to_pylist() if _usable(r, split)]
+        images = [
+            r for r in run.read(IMAGES, ["image_id", "group_id", "split", "status"]).to_pylist() if _usable(r, split)
+        ]
         captions = [
             r
             for r in run.read(CAPTIONS, ["caption_id", "group_id", "text_key", "split", "status"]).to_pylist()
@@ -72,7 +74,15 @@ class MineFailures(RowStage):
     """Searches the other modality for each query and keeps what does not belong to it."""
 
     def setup(
-        self, folder: str, embeddings: str, split: str, keep: str, k: int, per_query: int, memory_mb: int, ids: list[str] | None
+        self,
+        folder: str,
+        embeddings: str,
+        split: str,
+        keep: str,
+        k: int,
+        per_query: int,
+        memory_mb: int,
+        ids: list[str] | None,
     ) -> None:
         run = Run(Path(folder))
         self._positives = Positives.read(run, split)
@@ -110,7 +120,14 @@ class MineFailures(RowStage):
         return answers
 
     def _failures(
-        self, row: Row, query: np.ndarray, own: list[int], scores: np.ndarray, found: np.ndarray, ids: list[str], features: np.ndarray
+        self,
+        row: Row,
+        query: np.ndarray,
+        own: list[int],
+        scores: np.ndarray,
+        found: np.ndarray,
+        ids: list[str],
+        features: np.ndarray,
     ) -> list[Row]:
         direction = row["direction"]
         if not own:

@@ -44,7 +44,7 @@ class RowStage(ABC):
         self.setup(**arguments)
 
     @abstractmethod
-    def setup(self, **arguments: Any) -> None:
+    def setup(self, *args: Any, **arguments: Any) -> None:
         """Load what the stage needs, once an actor."""
 
     @abstractmethod

@@ -48,8 +48,10 @@ class _Builder:
         return self._groups.setdefault(name, len(self._groups))
 
     def finish(self, anchors: int, corrected: list[CorrectedPair]) -> tuple[TrainingItems, PairSet]:
-        arrays = [np.array(v, np.int64) for v in (self.image_group, self.caption_image, self.caption_group, self.caption_text)]
-        return TrainingItems(self.images, self.texts), PairSet(*arrays, np.arange(anchors), corrected)
+        columns = (self.image_group, self.caption_image, self.caption_group, self.caption_text)
+        image_group, caption_image, caption_group, caption_text = (np.array(column, np.int64) for column in columns)
+        pairs = PairSet(image_group, caption_image, caption_group, caption_text, np.arange(anchors), corrected)
+        return TrainingItems(self.images, self.texts), pairs
 
 
 def training_set(

@@ -58,9 +58,7 @@ def write_items(path: str, items: TrainingItems, pairs: PairSet) -> None:
 def read_items(path: str) -> tuple[TrainingItems, PairSet]:
     """Read what `write_items` wrote."""
     images, texts, corrected = (pq.read_table(f"{path}/{name}.parquet") for name in ("images", "texts", "corrected"))
-    references = list(
-        zip(*(images[name].to_pylist() for name in ("uri", "offset", "length")), strict=True)
-    )
+    references = list(zip(*(images[name].to_pylist() for name in ("uri", "offset", "length")), strict=True))
     pairs = PairSet(
         image_group=images["group"].to_numpy(),
         caption_image=texts["image"].to_numpy(),

@@ -6,7 +6,6 @@ the wanted gradient; DDP divides by W. So a global loss on gathered features nee
 
 from __future__ import annotations
 
-from typing import cast
 
 import numpy as np
 import torch
@@ -48,7 +47,7 @@ def gather_items(items: np.ndarray, device: torch.device) -> np.ndarray:
     parts = [torch.empty_like(padded) for _ in sizes]
     dist.all_gather(parts, padded)
     joined = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
-    return cast(np.ndarray, joined.cpu().numpy())
+    return np.asarray(joined.cpu().numpy())
 
 
 def _sizes(size: int, device: torch.device) -> list[int]:

@@ -102,7 +102,9 @@ def train(job: Job, progress: Callable[[str, int, int], None]) -> dict[str, Any]
         with _watch(job, progress):
             result = trainer.fit()
     except Exception as error:
-        raise RunError(f"training {job.name} stopped; start again to go on from its last checkpoint. {_tail(error)}") from error
+        raise RunError(
+            f"training {job.name} stopped; start again to go on from its last checkpoint. {_tail(error)}"
+        ) from error
     if result.checkpoint is None:
         raise RunError(f"training {job.name} ended without a checkpoint in {folder}")
     with result.checkpoint.as_directory() as saved:

@@ -48,7 +48,14 @@ class InfoNCE(nn.Module):
     """
 
     def forward(
-        self, images: Tensor, texts: Tensor, scale: Tensor, *, known: Known, image_items: np.ndarray, text_items: np.ndarray
+        self,
+        images: Tensor,
+        texts: Tensor,
+        scale: Tensor,
+        *,
+        known: Known,
+        image_items: np.ndarray,
+        text_items: np.ndarray,
     ) -> Tensor:
         """Loss of the global batch (the same on every worker).
 
@@ -103,7 +110,7 @@ def grid_sums(
 
 
 class LocalGrid(nn.Module):
-    """The local hard-pair loss: symmetric cross-entropy inside each 3x3 grid, its mean over all counting rows and columns.
+    """The local hard-pair loss: symmetric cross-entropy inside each 3x3 grid, averaged over counting rows and columns.
 
     The mean is over the grids of all workers, so that workers may bring different numbers of them.
     """
@@ -121,7 +128,7 @@ class LocalGrid(nn.Module):
         scale: Tensor,
         known: Tensor | None = None,
     ) -> Tensor:
-        """See `grid_sums`. This worker's share of the loss, times the number of workers, which DDP's average takes out."""
+        """See `grid_sums`. This worker's share of the loss times the number of workers, which DDP's average undoes."""
         loss, count = grid_sums(images, texts, image_mask, text_mask, scale, known, self.push_only)
         return world_size() * loss / total(count).clamp_min(1)
 

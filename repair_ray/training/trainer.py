@@ -123,12 +123,16 @@ class Trainer:
 
     def _grid_loss(self, batch: Batch, images: Tensor, texts: Tensor, scale: Tensor) -> Tensor:
         slots_i, slots_t = batch.grid_images, batch.grid_captions
-        known = np.stack(
-            [
-                self.pairs.known(_items(batch.images, i), _items(batch.captions, t))
-                for i, t in zip(slots_i, slots_t, strict=True)
-            ]
-        ) if len(slots_i) else np.zeros((0, 3, 3), bool)
+        known = (
+            np.stack(
+                [
+                    self.pairs.known(_items(batch.images, i), _items(batch.captions, t))
+                    for i, t in zip(slots_i, slots_t, strict=True)
+                ]
+            )
+            if len(slots_i)
+            else np.zeros((0, 3, 3), bool)
+        )
         own = self.objective.local_scale
         return self._local(
             images[np.maximum(slots_i, 0)],

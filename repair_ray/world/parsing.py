@@ -82,7 +82,7 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Description:
-    """What a caption says: phrases in reading order, and relations (subject, relation, object) between them by index."""
+    """What a caption says: phrases in reading order, and relations (subject, relation, object) by index."""
 
     phrases: tuple[Phrase, ...]
     relations: tuple[tuple[int, str, int], ...] = ()

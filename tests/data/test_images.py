@@ -143,7 +143,7 @@ def test_animated_gives_the_first_frame(format: str) -> None:
     options = {"lossless": True} if format == "WEBP" else {}
     data = encode(frames[0], format, save_all=True, append_images=frames[1:], duration=100, **options)
     assert Image.open(io.BytesIO(data)).n_frames == 2  # type: ignore[attr-defined]
-    assert set(sum(pixels(data), [])) == {RED}
+    assert {pixel for row in pixels(data) for pixel in row} == {RED}
 
 
 def test_one_pixel_is_fine() -> None:

@@ -238,7 +238,7 @@ def test_rows_come_before_the_file_is_through(tmp_path: Path) -> None:
     stream = read(file, batch_rows=1)
     first = next(stream)  # the damage further on is not reached yet
     assert isinstance(first, Record) and first.captions == ["x"]
-    with pytest.raises(DataError, match="a.parquet is damaged"):
+    with pytest.raises(DataError, match=r"a\.parquet is damaged"):
         next(stream)
 
 
