@@ -129,6 +129,7 @@ VERDICTS = Table(
             pa.field("mismatches", pa.list_(_MISMATCH)),
             pa.field("confidence", pa.float32()),
             pa.field("judge", pa.string()),
+            pa.field("explanation", pa.string()),
             *_STATUS,
         ]
     ),

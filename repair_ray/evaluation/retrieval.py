@@ -31,7 +31,8 @@ def best_ranks(
         for row, own in enumerate(positives[start : start + chunk]):
             if len(own):
                 best = scores[row, own].max()
-                wrong = np.count_nonzero(scores[row] >= best) - np.count_nonzero(scores[row, own] >= best)
+                # "not below" rather than "at least": features that are not finite rank last, not first.
+                wrong = np.count_nonzero(~(scores[row] < best)) - np.count_nonzero(~(scores[row, own] < best))
                 ranks[start + row] = 1 + wrong
     return ranks
 

@@ -38,7 +38,8 @@ class AuditFailures(RowStage):
             "confidence": verdict.confidence,
             "judge": self._backend.name,
             "status": tables.OK if valid else tables.REJECTED,
-            "reason": None if valid else verdict.reason or verdict.judgement,
+            "reason": None if valid else verdict.judgement,
+            "explanation": verdict.reason,
         }
 
 

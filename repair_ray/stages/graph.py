@@ -76,6 +76,8 @@ def run_graph(
     if run.ready(product, recipe):
         return
     start = time.monotonic()
+    # What earlier, killed runs of this graph have spent already counts.
+    earlier = (read_json(run.path(product) / "begun.json") or {}).get("seconds", 0.0)
     work = run.path(product) / "half-made"
     source, sink = work / "input", work / "rows"
     total = _write_input(source / "input.parquet", make_input, product)
@@ -86,8 +88,7 @@ def run_graph(
     made = pq.read_table(sink, schema=kind.schema)
     _reconcile(made, source / "input.parquet", kind, product)
     _check_errors(made, faults, product)
-    begun = read_json(run.path(product) / "begun.json") or {}
-    seconds = time.monotonic() - start + begun.get("seconds", 0.0)
+    seconds = time.monotonic() - start + earlier
     run.commit(product, recipe, kind, finish(made), seconds, input_rows=total, **(facts or {}))
     shutil.rmtree(work, ignore_errors=True)
     progress(product, total, total)

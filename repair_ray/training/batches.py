@@ -38,9 +38,16 @@ class BatchPlan:
         self._order = np.zeros(0, np.int64)
 
     def step(self, step: int, rank: int = 0, world_size: int = 1) -> Batch:
-        """The batch of one worker: its contiguous, equal share of the step's anchors."""
-        share = self.batch_size // world_size
-        rows = range(rank * share, (rank + 1) * share)
+        """The batch of one worker: its contiguous share of the step's anchors; shares differ by one at most.
+
+        Raises:
+            ValueError: a step has fewer anchors than there are workers.
+        """
+        if self.batch_size < world_size:
+            raise ValueError(
+                f"{self.batch_size} anchors a step do not go round {world_size} workers; lower training.workers"
+            )
+        rows = range(rank * self.batch_size // world_size, (rank + 1) * self.batch_size // world_size)
         return self._assemble([self._anchor(step * self.batch_size + row) for row in rows])
 
     def _anchor(self, position: int) -> tuple[int, int, np.random.Generator]:
@@ -79,7 +86,8 @@ class BatchPlan:
             anchors=np.array(pairs, np.int64).reshape(-1, 2),
             grid_images=np.array(grid_images, np.int64).reshape(-1, 3),
             grid_captions=np.array(grid_captions, np.int64).reshape(-1, 3),
-            extra=np.array(sorted(set(extra)), np.int64).reshape(-1, 2),
+            # Not made distinct: two anchors that bring the same pair count twice, on one worker as on several.
+            extra=np.array(extra, np.int64).reshape(-1, 2),
         )
 
 

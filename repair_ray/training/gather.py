@@ -6,7 +6,6 @@ the wanted gradient; DDP divides by W. So a global loss on gathered features nee
 
 from __future__ import annotations
 
-
 import numpy as np
 import torch
 import torch.distributed as dist

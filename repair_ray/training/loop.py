@@ -235,7 +235,7 @@ class _Loop:
             record["validation"] = round(score, 3)
         better = score is None or score > self.progress.best
         if self.job.validation is not None:
-            better = _agree(better)
+            better = _agree(better, self.trainer.device)
         if better:
             self.progress.best = self.progress.best if score is None else score
             self.progress.best_step, self.progress.stale = self.progress.step, 0
@@ -246,8 +246,9 @@ class _Loop:
         self.progress.history.append(record)
 
     def _checkpoint(self) -> None:
-        self.progress.images += int(total(torch.tensor(self._images)))
-        self.progress.texts += int(total(torch.tensor(self._texts)))
+        # On the trainer's device: NCCL, the backend on GPUs, knows no CPU tensors.
+        self.progress.images += int(total(torch.tensor(self._images, device=self.trainer.device)))
+        self.progress.texts += int(total(torch.tensor(self._texts, device=self.trainer.device)))
         self._images = self._texts = 0
         metrics = {"step": self.progress.step, **self._losses}
         if not self.first:
@@ -274,11 +275,11 @@ class _Loop:
                 shutil.copy(Path(folder) / WEIGHTS, self.scratch / WEIGHTS)
 
 
-def _agree(decision: bool) -> bool:
+def _agree(decision: bool, device: str) -> bool:
     """The first worker's decision, on every worker."""
     if world_size() == 1:
         return decision
-    flag = torch.tensor([int(decision)])
+    flag = torch.tensor([int(decision)], device=device)
     dist.broadcast(flag, src=0)
     return bool(flag.item())
 

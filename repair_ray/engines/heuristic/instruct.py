@@ -24,7 +24,7 @@ def caption_instruction(source: str, captions: tuple[str, ...], max_changes: int
         return Instruction(False, reason="no rewrite of the caption is borne out by the captions of the query image")
     steps, changes = edits[0].steps, edits[0].changes
     if changes > max_changes:
-        return Instruction(False, reason=f"the nearest edit needs {changes} changes, at most {max_changes} are made")
+        return Instruction(False, reason=f"the nearest edit needs more than {max_changes} changes")
     clauses = [f"replace '{old}' with '{new}'" if new else f"remove '{old}'" for old, new in steps]
     return Instruction(True, "; ".join(clauses) + f" in '{source}'; {_KEEP}")
 
@@ -45,7 +45,7 @@ def image_instruction(query: str, captions: tuple[str, ...], max_changes: int) -
         return Instruction(False, reason="nothing to change: the captions of the image bear out the query")
     changes = changes_of(best)
     if changes > max_changes:
-        return Instruction(False, reason=f"the image needs {changes} changes, at most {max_changes} are made")
+        return Instruction(False, reason=f"the image needs more than {max_changes} changes")
     clauses = _clauses(parsed, view, best)
     if not clauses:
         return Instruction(False, reason="what differs cannot be said as a change of things or of their places")
