@@ -32,6 +32,7 @@ from repair_ray.training.loop import HISTORY, STATE_FOLDER, WEIGHTS, Job, train
 from repair_ray.training.pairs import PairSet
 from repair_ray.world.generate import make_world
 
+WORLD = "data/world"
 BASE = "base/training"
 ROUND = "round-1"
 PLAIN = ObjectiveConfig(placement="dispersed")
@@ -45,6 +46,7 @@ def run_config(config: Config, *, redo: list[str] | None = None, progress: Progr
     """
     run = Run(config.run_dir)
     with run.locked():
+        sources_of(config.data, run.path(WORLD))  # a path that is not there is told before Ray starts
         for stage in redo or []:
             run.redo(stage)
         start_ray()
@@ -88,7 +90,7 @@ class Round:
 
     def _ingest(self) -> None:
         data, world = self.config.data, self.config.data.world
-        folder = self.run_.path("data/world")
+        folder = self.run_.path(WORLD)
         if world is not None and not all((folder / f"{s}.parquet").exists() for s in ("train", "validation", "test")):
             make_world(folder, world.train, world.validation, world.test, world.seed, world.distractors)
         sources = sources_of(data, folder)

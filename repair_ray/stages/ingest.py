@@ -83,7 +83,6 @@ def ingest(
     """
     recipe = Recipe(data_settings)
     captions_file = run.path(IMAGES) / "captions.parquet"
-    start = time.monotonic()
 
     def gather_input() -> pa.Table:
         gathered = _gather(run, config, sources)
@@ -111,6 +110,7 @@ def ingest(
     )
     caption_recipe = Recipe({}, (IMAGES,))
     if not run.ready(CAPTIONS, caption_recipe):
+        start = time.monotonic()
         table = _captions_of(pq.read_table(captions_file), run.read(IMAGES))
         if not len(table) or not any(status == tables.OK for status in table["status"].to_pylist()):
             raise RunError(f"no caption has a usable picture; see the reasons in {run.path(IMAGES)}")

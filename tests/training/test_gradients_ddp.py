@@ -1,0 +1,91 @@
+"""Two gloo processes give the same gradients as one, on the same global batches, for every placement of hard pairs."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+WORKER = Path(__file__).with_name("ddp_worker.py")
+CASES = ("local", "dispersed", "both", "push_only", "own_scale")
+STEPS = range(3)
+
+
+def load_worker() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ddp_worker", WORKER)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def one() -> dict[str, np.ndarray]:
+    worker = load_worker()
+    assert set(CASES) == set(worker.CASES)
+    found: dict[str, np.ndarray] = worker.run(0, 1)
+    return found
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, np.ndarray]]:
+    folder = tmp_path_factory.mktemp("gloo")
+    outputs = [folder / f"{rank}.npz" for rank in range(2)]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(WORKER), str(rank), "2", str(folder / "meeting"), str(output)],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank, output in enumerate(outputs)
+    ]
+    for process in processes:
+        try:
+            _, errors = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            for other in processes:
+                other.kill()
+            raise
+        assert process.returncode == 0, errors[-3000:]
+    return [dict(np.load(output)) for output in outputs]
+
+
+def test_workers_have_uneven_batches(two: list[dict[str, np.ndarray]], one: dict[str, np.ndarray]) -> None:
+    """The batches under test are the hard ones: 9 anchors for two workers, and grids that do not divide either."""
+    grids = [[int(part[f"grids/{step}"]) for part in two] for step in STEPS]
+    assert all(sum(pair) == int(one[f"grids/{step}"]) for step, pair in zip(STEPS, grids, strict=True))
+    assert any(a != b for a, b in grids)
+    assert [int(part["anchors/0"]) for part in two] == [4, 5]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_are_equal(case: str, one: dict[str, np.ndarray], two: list[dict[str, np.ndarray]]) -> None:
+    names = [name for name in one if name.startswith(f"{case}/") and "/loss/" not in name]
+    assert {name.split("/", 2)[2] for name in names} >= {"logit_scale", "words.weight", "visual.1.weight"}
+    for name in names:
+        for rank, part in enumerate(two):
+            np.testing.assert_allclose(part[name], one[name], atol=1e-5, rtol=1e-4, err_msg=f"{name} of rank {rank}")
+    assert all(np.abs(one[f"{case}/{step}/logit_scale"]) > 1e-3 for step in STEPS)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_reported_losses_average_to_the_global_loss(
+    case: str, one: dict[str, np.ndarray], two: list[dict[str, np.ndarray]]
+) -> None:
+    losses = [name for name in one if name.startswith(f"{case}/") and "/loss/" in name]
+    assert len(losses) == (3 if case == "dispersed" else 6)
+    for name in losses:
+        assert np.mean([part[name] for part in two]) == pytest.approx(float(one[name]), abs=1e-5), name
+
+
+def test_placements_differ(one: dict[str, np.ndarray]) -> None:
+    """The equality above is not that of a term without effect."""
+    weights = [one[f"{case}/0/visual.1.weight"] for case in CASES]
+    for i in range(len(CASES)):
+        for j in range(i):
+            assert np.abs(weights[i] - weights[j]).max() > 1e-4, (CASES[i], CASES[j])
