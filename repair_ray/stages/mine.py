@@ -109,7 +109,7 @@ class MineFailures(RowStage):
     def _search(self, direction: str, rows: list[Row]) -> list[Row]:
         ids, features, searcher = self._galleries[direction]
         place = {item: i for i, item in enumerate(ids)}
-        owned = [[place[p] for p in self._positives.of(direction, row["query_id"]) if p in place] for row in rows]
+        owned = [sorted(place[p] for p in self._positives.of(direction, row["query_id"]) if p in place) for row in rows]
         # Deep enough that k false positives are left once every positive of the batch is taken out.
         depth = self._k + max((len(own) for own in owned), default=0)
         queries = np.asarray([row["vector"] for row in rows], np.float32)
