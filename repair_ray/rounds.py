@@ -224,9 +224,9 @@ class Round:
         recipe = Recipe(settings, (IMAGES, CAPTIONS, *start.parents, *((edits,) if edits else ())))
         folder = run.path(product)
         if not run.ready(product, recipe):
-            items, pairs = training_set(
-                run, splits, edits, paired_fallback=objective.paired_fallback, leave_out=leave_out
-            )
+            # A fallback fills a grid; where there are no grids it would be encoded for nothing.
+            fallback = objective.paired_fallback and objective.placement != "dispersed"
+            items, pairs = training_set(run, splits, edits, paired_fallback=fallback, leave_out=leave_out)
             _write_set(folder / "items", items, pairs)
             job = Job(
                 name=product,
