@@ -1,0 +1,177 @@
+"""A wrong setting stops before any work, with the key's full name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from repair_ray.config import CONTROLS, Config, ConfigError, load_config, parse_config
+
+DATA = {"data": {"path": "pairs.parquet"}}
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "job.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_yaml_and_defaults(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, "name: a\noutput: out\ndata: {path: x.parquet}\ntraining:\n  lr: 1e-4\n"))
+    assert config.run_dir == Path("out/a")
+    assert config.training.lr == 1e-4
+    assert config.training.steps == 400 and config.mining.keep == "top_k" and config.base is None
+
+
+def test_overrides(tmp_path: Path) -> None:
+    path = write(tmp_path, "data: {path: x.parquet}\ntraining: {lr: 0.1}\nbase:\n")
+    config = load_config(
+        path,
+        [
+            "training.lr=1e-4",
+            "training.steps=7",
+            "mining.directions=[t2i]",
+            "base.steps=3",
+            "selection.audit=false",
+            "training.grad_clip=null",
+            "name=2e",
+            "data.limit=10",
+            "data.path=s3://bucket/a=b.parquet",
+            "faults.poison={x: kill}",
+        ],
+    )
+    assert (config.training.lr, config.training.steps) == (1e-4, 7)
+    assert config.mining.directions == ("t2i",)
+    assert config.base is not None and config.base.steps == 3
+    assert config.selection.audit is False and config.training.grad_clip is None
+    assert (config.name, config.data.limit, config.data.path) == ("2e", 10, "s3://bucket/a=b.parquet")
+    assert config.faults.poison == {"x": "kill"}
+
+
+def test_the_last_override_counts(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, "data: {path: x}"), ["seed=1", "seed=2"])
+    assert config.seed == 2
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.lr", "'training.lr' is not of the form key=value"),
+        ("=3", "'=3' is not of the form key=value"),
+        ("training.lr=[1", "value is not YAML"),
+        ("name.first=x", "name is a value, not a section"),
+        ("training.lr=1e-4x", r"training\.lr='1e-4x': input should be a valid number"),
+        ("training.sttps=3", r"unknown key 'training.sttps'; did you mean 'steps'\?"),
+        ("base.lrr=3", r"unknown key 'base.lrr'; did you mean 'lr'\?"),
+    ],
+)
+def test_bad_overrides(tmp_path: Path, override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(write(tmp_path, "name: run\ndata: {path: x}"), [override])
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"no config file at {tmp_path}/none.yaml"):
+        load_config(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("- a\n- b\n", "must hold a mapping of settings, not list"), ("", "not NoneType"), ("a: [", "is not YAML")],
+)
+def test_files_that_are_no_config(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(write(tmp_path, text))
+
+
+def test_a_folder_and_bytes_are_no_config(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read the config"):
+        load_config(tmp_path)
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00\xd8")
+    with pytest.raises(ConfigError, match="cannot read the config"):
+        load_config(tmp_path / "binary.yaml")
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"minning": {}}, "unknown key 'minning'; did you mean 'mining'?"),
+        ({"mining": {"kk": 3}}, "unknown key 'mining.kk'; did you mean 'k'?"),
+        ({"evaluation": {"zzz": 3}}, "unknown key 'evaluation.zzz'; known keys here: bootstrap, split"),
+        ({"training": {"steps": "many"}}, "training.steps='many': input should be a valid integer"),
+        ({"training": {"steps": 0}}, "training.steps=0: input should be greater than or equal to 1"),
+        ({"training": {"steps": 2.5}}, "training.steps=2.5: input should be a valid integer"),
+        ({"training": {"betas": [0.9]}}, "training.betas.1"),
+        ({"training": 3}, "training=3"),
+        ({"mining": {"keep": "best"}}, "mining.keep='best': input should be 'top_k' or 'above_gt'"),
+        ({"mining": {"directions": ["i2i"]}}, "mining.directions.0='i2i': input should be 'i2t' or 't2i'"),
+        ({"mining": {"folds": 1}}, "mining.folds must be 0 (off) or at least 2"),
+        ({"selection": {"alpha": 1.5}}, "selection.alpha=1.5: input should be less than or equal to 1"),
+        ({"controls": ["everything"]}, "controls.0='everything'"),
+        ({"name": "../up"}, "name='../up'"),
+        ({"faults": {"poison": {"x": "shout"}}}, "faults.poison.x='shout'"),
+    ],
+)
+def test_wrong_settings_name_the_key(tree: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config({**DATA, **tree})
+    assert message in str(caught.value)
+
+
+def test_every_wrong_key_is_listed() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config({**DATA, "training": {"steps": -1, "lr": 0}, "sed": 3}, source="my.yaml")
+    assert str(caught.value).startswith("my.yaml: ")
+    for part in ("training.steps=-1", "training.lr=0", "unknown key 'sed'; did you mean 'seed'?"):
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"mining": {"split": "test"}}, "mining.split and evaluation.split are both 'test'"),
+        ({"evaluation": {"split": "train"}}, "mining.split and evaluation.split are both 'train'"),
+        ({"edit": {"image_editor": "scene"}}, "edit.image_editor=scene edits the demo's scenes only"),
+        ({"training": {"batch_size": 10, "workers": 3}}, "training.batch_size=10 does not divide over"),
+        ({"base": {"batch_size": 10, "workers": 4}}, "base.batch_size=10 does not divide over base.workers=4"),
+    ],
+)
+def test_settings_that_contradict_each_other(tree: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config({**DATA, **tree})
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({}, "nothing to read: set data.path"),
+        ({"test": "x"}, "nothing to read"),
+        ({"path": "x", "train": "y"}, "either data.path or one path a split"),
+        ({"world": {}, "path": "x"}, "either data.world or data paths"),
+        ({"world": {"trian": 3}}, "unknown key 'data.world.trian'; did you mean 'train'?"),
+    ],
+)
+def test_data_comes_from_one_place(data: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config({"data": data})
+    assert message in str(caught.value)
+
+
+def test_data_is_needed() -> None:
+    with pytest.raises(ConfigError, match="data="):
+        parse_config({})
+
+
+def test_settings_do_not_change_after_loading() -> None:
+    config = parse_config(DATA)
+    with pytest.raises(ValidationError, match="frozen"):
+        config.training.steps = 3
+
+
+def test_a_config_survives_its_own_json() -> None:
+    config = parse_config({**DATA, "controls": list(CONTROLS), "base": {}, "faults": {"poison": {"a": "raise"}}})
+    assert Config.model_validate(config.model_dump(mode="json")) == config
