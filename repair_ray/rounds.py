@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from repair_ray import tables
-from repair_ray.config import Config, ObjectiveConfig, Strategy, TrainingConfig
+from repair_ray.config import Config, ObjectiveConfig, Strategy, TrainingConfig, WorldConfig
 from repair_ray.engines.encoder import RetrieverSpec
 from repair_ray.evaluation.truth import measure_truth
 from repair_ray.run import Recipe, Run, RunError, read_json, write_json
@@ -91,8 +91,8 @@ class Round:
     def _ingest(self) -> None:
         data, world = self.config.data, self.config.data.world
         folder = self.run_.path(WORLD)
-        if world is not None and not all((folder / f"{s}.parquet").exists() for s in ("train", "validation", "test")):
-            make_world(folder, world.train, world.validation, world.test, world.seed, world.distractors)
+        if world is not None:
+            _draw_world(folder, world)
         sources = sources_of(data, folder)
         settings: dict[str, Any] = {"data": data.model_dump(mode="json", exclude={"shard_mb"})}
         if world is None:
@@ -122,10 +122,16 @@ class Round:
         self._finetune(place, base, training, self.config.objective if edits else PLAIN, edits)
 
     def _finetune(
-        self, place: str, base: Retriever, training: TrainingConfig, objective: ObjectiveConfig, edits: str | None
+        self,
+        place: str,
+        base: Retriever,
+        training: TrainingConfig,
+        objective: ObjectiveConfig,
+        edits: str | None,
+        measure: tuple[str, ...] = (),
     ) -> None:
-        """Train and evaluate."""
-        repaired = self._train(f"{place}/training", base, training, objective, edits)
+        """Train and evaluate; `measure`: products that the length of the training was taken from."""
+        repaired = self._train(f"{place}/training", base, training, objective, edits, measure=measure)
         self._embed(f"{place}/evaluation", repaired, (self.config.evaluation.split,))
         evaluate(self.run_, self.config, f"{place}/metrics", f"{place}/evaluation")
 
@@ -189,8 +195,9 @@ class Round:
         elif control == "vanilla_equal_compute":
             # As many images and texts encoded as the repair run did, in batches of the same size.
             record = read_json(self.run_.path(f"{ROUND}/training") / HISTORY) or {}
-            steps = max(1, round(record["items_encoded"] / (2 * training.batch_size)))
-            self._variant(place, "vanilla", base, training.model_copy(update={"steps": steps}))
+            steps = max(1, round(record["items_encoded"] / (2 * min(training.batch_size, self._training_images()))))
+            same = training.model_copy(update={"steps": steps})
+            self._finetune(place, base, same, PLAIN, None, measure=(f"{ROUND}/training",))
         else:
             strategies: dict[str, Strategy] = {
                 "vanilla_equal_steps": "vanilla",
@@ -207,6 +214,7 @@ class Round:
         objective: ObjectiveConfig,
         edits: str | None,
         leave_out: frozenset[str] = frozenset(),
+        measure: tuple[str, ...] = (),
     ) -> Retriever:
         run, config = self.run_, self.config
         # Workers, threads, devices and caches change how fast training is, not what it makes.
@@ -221,7 +229,7 @@ class Round:
             "splits": list(splits),
             "seed": config.seed,
         }
-        recipe = Recipe(settings, (IMAGES, CAPTIONS, *start.parents, *((edits,) if edits else ())))
+        recipe = Recipe(settings, (IMAGES, CAPTIONS, *start.parents, *((edits,) if edits else ()), *measure))
         folder = run.path(product)
         if not run.ready(product, recipe):
             # A fallback fills a grid; where there are no grids it would be encoded for nothing.
@@ -241,12 +249,17 @@ class Round:
             )
             begun = time.monotonic()
             record = train(job, self.progress)
-            shutil.rmtree(folder / STATE_FOLDER, ignore_errors=True)
             facts = {key: value for key, value in record.items() if key != "history"}
             seconds = time.monotonic() - begun
             corrected = sum(not pair.fallback for pair in pairs.corrected)
             run.finish(product, recipe, seconds, rows=record["items_encoded"], training=facts, corrected=corrected)
+            # Only now: a run that is killed before has its checkpoints to go on from.
+            shutil.rmtree(folder / STATE_FOLDER, ignore_errors=True)
         return Retriever(replace(start.spec, weights=str(folder / WEIGHTS)), (product,))
+
+    def _training_images(self) -> int:
+        rows = self.run_.read(IMAGES, ["split", "status"]).to_pylist()
+        return sum(row["split"] == "train" and row["status"] == tables.OK for row in rows)
 
     def _validation_set(self, folder: Path, trained_on: tuple[str, ...]) -> str | None:
         """The folder of the validation set; None where there is none, or where it is trained on: the last step wins."""
@@ -265,6 +278,18 @@ class Round:
             "max_pixels": data.max_pixels,
             "max_bytes": data.max_image_mb * 2**20,
         }
+
+
+def _draw_world(folder: Path, world: WorldConfig) -> None:
+    """The world's files, drawn anew when they are of other settings (`--redo images`)."""
+    settings = world.model_dump(mode="json")
+    if read_json(folder / "world.json") == settings:
+        return
+    try:
+        make_world(folder, world.train, world.validation, world.test, world.seed, world.distractors)
+    except ValueError as error:
+        raise RunError(f"data.world: {error}") from None
+    write_json(folder / "world.json", settings)
 
 
 def _write_set(folder: Path, items: TrainingItems, pairs: PairSet) -> None:

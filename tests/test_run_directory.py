@@ -79,7 +79,6 @@ class TestReady:
             run.ready("embeddings", Recipe({}, ("images",)))
 
     def test_a_parent_made_anew_with_other_settings_makes_its_child_stale(self, run: Run) -> None:
-        run.finish_at = None  # type: ignore[attr-defined]
         commit(run, "parent", Recipe({"seed": 1}), "a")
         commit(run, "child", Recipe({}, ("parent",)), "a")
         (run.path("parent") / MANIFEST).unlink()

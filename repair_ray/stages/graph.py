@@ -232,7 +232,8 @@ def start_ray(address: str | None = None) -> None:
     # A graph needs a logical CPU for each pool and one for what feeds them: a small machine is told that it has four.
     cpus = None if address else max(MIN_LOCAL_CPUS, os.cpu_count() or 1)
     ray.init(
-        address=address,
+        # Without "local", Ray would look for a cluster that anybody has started on this machine.
+        address=address or "local",
         num_cpus=cpus,
         include_dashboard=None if address else False,
         log_to_driver=False,
