@@ -109,7 +109,7 @@ class Run:
             if record is not None and record["recipe"] != basis:
                 raise RunError(
                     f"{product} in {self.folder} was made with other settings: {_difference(record['recipe'], basis)}. "
-                    f"Use --redo {product.split('/')[-1]} to make it and what hangs on it again, or a new name="
+                    f"Use --redo {product} to make it and what hangs on it again, or a new name="
                 )
         if made is not None:
             return True

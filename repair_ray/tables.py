@@ -38,7 +38,10 @@ _CANDIDATE = pa.struct(
 
 @dataclass(frozen=True)
 class Table:
-    """A table's name, Arrow schema, and the column that resuming counts by (unique unless the stage fans out)."""
+    """A table's name, Arrow schema (the first column is the row id), and the column that resuming counts by.
+
+    The two columns differ where a stage fans out, from queries to failures.
+    """
 
     name: str
     schema: pa.Schema

@@ -23,9 +23,12 @@ with Run(sys.argv[1]).locked():
 
 
 def verdicts(*ids: str) -> pa.Table:
-    rows = [{"failure_id": i, "direction": "i2t", "status": "ok" if i < "x" else "error", "reason": None} for i in ids]
-    for row in rows:
-        row["reason"] = "broken" if row["status"] == "error" else None
+    rows: list[dict[str, object]] = [
+        {"failure_id": i, "direction": "i2t", "status": "ok", "reason": None}
+        if i < "x"
+        else {"failure_id": i, "direction": "i2t", "status": "error", "reason": "broken"}
+        for i in ids
+    ]
     return tables.to_table(rows, tables.VERDICTS.schema)
 
 
@@ -61,7 +64,7 @@ class TestReady:
             run.ready("round1/failures", Recipe({"mining": {"k": 3, "keep": "top_k"}}))
         assert "mining.k was 5, is now 3" in str(caught.value)
         assert "mining.keep" not in str(caught.value)
-        assert "--redo failures" in str(caught.value)
+        assert "--redo round1/failures" in str(caught.value)
         assert run.ready("round1/failures", Recipe({"mining": {"k": 5, "keep": "top_k"}})) is finished
 
     def test_new_and_dropped_settings_are_named(self, run: Run) -> None:
@@ -189,7 +192,7 @@ class TestRedo:
         assert self.left(family) == set()
 
     def test_an_unknown_stage_names_the_known_ones(self, family: Run) -> None:
-        with pytest.raises(RunError, match="--redo fialures: no such stage.*round1/failures, round1/verdicts"):
+        with pytest.raises(RunError, match=r"--redo fialures: no such stage.*round1/failures, round1/verdicts"):
             family.redo("fialures")
         assert len(self.left(family)) == 5
 

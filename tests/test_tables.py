@@ -49,7 +49,7 @@ def test_no_rows_still_have_the_schema() -> None:
 
 def test_nested_rows_survive() -> None:
     mismatch = {"type": "count", "query": "two", "candidate": "three"}
-    row = {"failure_id": "f", "direction": "i2t", "mismatches": [mismatch], "status": "ok"}
+    row: dict[str, object] = {"failure_id": "f", "direction": "i2t", "mismatches": [mismatch], "status": "ok"}
     assert tables.to_table([row], tables.VERDICTS.schema).to_pylist()[0]["mismatches"] == [mismatch]
 
 

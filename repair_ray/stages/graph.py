@@ -170,10 +170,11 @@ def _reconcile(made: pa.Table, source: Path, kind: Table, product: str) -> None:
     asked = pq.read_table(source, columns=[kind.id_column])[kind.id_column].unique()
     found = made[kind.id_column].unique()
     missing = len(asked) - pc.sum(pc.is_in(asked, found)).as_py()
+    ids = made[kind.schema.names[0]]  # the row id: of the output row, where a stage fans out
+    if len(ids.unique()) != len(ids):
+        raise RunError(f"{product}: {len(ids) - len(ids.unique())} rows came twice; start again with --redo {product}")
     if missing or len(found) > len(asked):
-        raise RunError(
-            f"{product}: {missing} of {len(asked)} rows never arrived; start again with --redo {product.split('/')[-1]}"
-        )
+        raise RunError(f"{product}: {missing} of {len(asked)} rows never arrived; start again with --redo {product}")
 
 
 def _check_errors(made: pa.Table, faults: FaultConfig, product: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import open_clip
@@ -41,7 +42,8 @@ def test_pixels_follow_the_models_own_preprocessing(tmp_path: Path) -> None:
     path.write_text(json.dumps(config))
     encoder = Encoder(RetrieverSpec(str(path)))
     settings = {"size": 32, "mean": (0.5, 0.5, 0.5), "std": (0.25, 0.5, 1.0), "interpolation": "bilinear"}
-    encoder.model.visual.preprocess_cfg = {**settings, "resize_mode": "squash"}
+    visual: Any = encoder.model.visual
+    visual.preprocess_cfg = {**settings, "resize_mode": "squash"}
     preprocess = type(encoder.preprocess)(encoder.model, str(path))
     transform = open_clip.transform.image_transform_v2(
         open_clip.transform.PreprocessCfg(**settings, resize_mode="squash"), is_train=False
@@ -98,10 +100,10 @@ def model_config(**changes: object) -> dict:  # type: ignore[type-arg]
 def test_saved_weights_give_the_same_features_in_open_clip(tmp_path: Path, quick_gelu: bool) -> None:
     config = tmp_path / f"saved-{quick_gelu}.json"
     config.write_text(json.dumps(model_config(quick_gelu=quick_gelu)))
-    model = build_model(RetrieverSpec(str(config)), seed=7).eval()
+    model: Any = build_model(RetrieverSpec(str(config)), seed=7).eval()
     weights = tmp_path / "model.safetensors"
     save_weights(model, weights)
-    plain = open_clip.create_model(config.stem, pretrained=str(weights)).eval()
+    plain: Any = open_clip.create_model(config.stem, pretrained=str(weights)).eval()
     ours = build_model(RetrieverSpec(str(config), str(weights)), seed=1).eval()
     pixels = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     tokens = open_clip.get_tokenizer(config.stem)(["a", "two red hearts", LONG])

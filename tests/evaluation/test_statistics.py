@@ -42,7 +42,7 @@ def test_mean_interval_by_hand() -> None:
     # Mean 4, deviation 2, standard error 2 / sqrt(3); t at 0.975 with two degrees of freedom is 4.302653.
     mean, low, high = mean_interval([2.0, 4.0, 6.0])
     half = 4.302653 * 2 / math.sqrt(3)
-    assert (mean, low, high) == (4.0, pytest.approx(4 - half, abs=1e-5), pytest.approx(4 + half, abs=1e-5))
+    assert [mean, low, high] == pytest.approx([4, 4 - half, 4 + half], abs=1e-5)
 
 
 def test_mean_interval_of_one_value_is_infinite() -> None:

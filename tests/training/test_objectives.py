@@ -106,8 +106,9 @@ class TestLocalGrid:
     def test_equals_numpy(self, seed: int, push_only: bool) -> None:
         images, texts, image_mask, text_mask, known = random_grids(seed)
         loss, count = grid_sums(images, texts, image_mask, text_mask, torch.tensor(7.0), known, push_only)
-        plain = [part.numpy() for part in (images, texts, image_mask, text_mask)]
-        expected, rows = numpy_grids(*plain, 7.0, known.numpy(), push_only)
+        expected, rows = numpy_grids(
+            images.numpy(), texts.numpy(), image_mask.numpy(), text_mask.numpy(), 7.0, known.numpy(), push_only
+        )
         assert int(count) == rows > 0
         assert loss.item() == pytest.approx(expected, rel=1e-5)
 

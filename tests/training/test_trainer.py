@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -162,7 +163,7 @@ def test_gradient_clipping() -> None:
 
 
 def test_bf16_trains_a_real_model_in_float32_weights() -> None:
-    model = build_model(RetrieverSpec("tiny-64"))
+    model: Any = build_model(RetrieverSpec("tiny-64"))
     trainer = Trainer(model, pair_set(), config(precision="bf16", lr=1e-3), ObjectiveConfig())
     batch = BatchPlan(pair_set(), 5, 0).step(0)
     pixels = torch.randn(len(batch.images), 3, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -204,7 +205,7 @@ class TestLearningRate:
 
 
 def test_parameter_groups_of_a_real_model() -> None:
-    model = build_model(RetrieverSpec("tiny-64"))
+    model: Any = build_model(RetrieverSpec("tiny-64"))
     frozen = model.visual.conv1.weight
     frozen.requires_grad_(False)
     decayed, plain = parameter_groups(model, 0.25)

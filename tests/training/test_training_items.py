@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import open_clip
@@ -75,7 +76,7 @@ def plain_pairs(number: int) -> PairSet:
 @pytest.mark.parametrize("cache_bytes", [0, 3 * 64 * 64 * 2, 2**30])
 def test_loader_equals_direct_computation(tmp_path: Path, preprocess: Preprocess, cache_bytes: int) -> None:
     items, pairs = pictures(tmp_path, 6), plain_pairs(6)
-    model = build_model(RetrieverSpec("tiny-64"))
+    model: Any = build_model(RetrieverSpec("tiny-64"))
     transform = open_clip.image_transform(
         model.visual.image_size, is_train=False, mean=model.visual.image_mean, std=model.visual.image_std
     )
