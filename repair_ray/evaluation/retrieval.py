@@ -10,27 +10,33 @@ import numpy as np
 from repair_ray.evaluation.statistics import bootstrap_interval
 
 TIE_RULE = "pessimistic: a tie with a wrong item ranks below it"
+TIE = 1e-6
 CUTS = (1, 5, 10)
 
 
 def best_ranks(
-    queries: np.ndarray, gallery: np.ndarray, positives: Sequence[np.ndarray], chunk: int = 1024
+    queries: np.ndarray, gallery: np.ndarray, positives: Sequence[np.ndarray], memory_bytes: int = 2**28
 ) -> np.ndarray:
     """Rank of the best positive of each query: 1 + the number of other items that score at least as high.
 
+    Scores within `TIE` of each other are ties: equal features may differ by the rounding of a matrix product.
+
     Args:
         queries, gallery: float32 `[N, D]`, `[M, D]`.
+        memory_bytes: scores held at a time.
         positives: for each query the gallery indices that are right; other positives do not push a positive down.
 
     Returns:
         int64 `[N]`; 0 where a query has no positive at all.
     """
     ranks = np.zeros(len(queries), np.int64)
+    columns = np.ascontiguousarray(gallery.astype(np.float32, copy=False).T)
+    chunk = max(1, memory_bytes // (4 * max(1, len(gallery))))
     for start in range(0, len(queries), chunk):
-        scores = queries[start : start + chunk].astype(np.float32) @ gallery.astype(np.float32).T
+        scores = queries[start : start + chunk].astype(np.float32, copy=False) @ columns
         for row, own in enumerate(positives[start : start + chunk]):
             if len(own):
-                best = scores[row, own].max()
+                best = scores[row, own].max() - TIE
                 # "not below" rather than "at least": features that are not finite rank last, not first.
                 wrong = np.count_nonzero(~(scores[row] < best)) - np.count_nonzero(~(scores[row, own] < best))
                 ranks[start + row] = 1 + wrong

@@ -33,11 +33,17 @@ def info_nce(images: Tensor, texts: Tensor, scale: Tensor, known: Tensor | None 
     """
     if len(images) == 0:
         return images.float().sum() + texts.float().sum()
-    logits = scale.float() * images.float() @ texts.float().T
+    logits = _cosines(images, texts.T, scale)
     if known is not None:
         logits = logits.masked_fill(known & ~torch.eye(len(logits), dtype=torch.bool, device=logits.device), -torch.inf)
     targets = torch.arange(len(logits), device=logits.device)
     return (F.cross_entropy(logits, targets) + F.cross_entropy(logits.T, targets)) / 2
+
+
+def _cosines(images: Tensor, texts: Tensor, scale: Tensor) -> Tensor:
+    """Scaled products in float32, also under autocast, which would take a float32 matmul back to bfloat16."""
+    with torch.autocast(images.device.type, enabled=False):
+        return scale.float() * images.float() @ texts.float()
 
 
 class InfoNCE(nn.Module):
@@ -91,7 +97,7 @@ def grid_sums(
         Two float32 scalars. A row counts when its own pair is complete and at least one negative is left in it, and so
         does a column: a row with nothing to tell apart gives 0, not NaN.
     """
-    logits = scale.float() * images.float() @ texts.float().transpose(1, 2)
+    logits = _cosines(images, texts.transpose(1, 2), scale)
     eye = torch.eye(3, dtype=torch.bool, device=logits.device)
     cells = image_mask[:, :, None] & text_mask[:, None, :]
     if known is not None:

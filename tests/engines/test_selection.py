@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,9 +15,9 @@ PREFERRED = "another candidate was preferred"
 
 
 def choose(
-    candidates: list[Admission | None], align_before: float = 0.25, **changes: Any
+    candidates: Sequence[Admission | None], align_before: float = 0.25, **changes: Any
 ) -> tuple[int | None, list[str | None]]:
-    return select(candidates, align_before, **{"min_gain": 0.0, "min_scaffold": 0.5, "alpha": 0.5, **changes})
+    return select(list(candidates), align_before, **{"min_gain": 0.0, "min_scaffold": 0.5, "alpha": 0.5, **changes})
 
 
 def test_least_disruptive_wins() -> None:

@@ -8,6 +8,7 @@ Everything is built from fixed seeds, so that any number of processes trains on 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 import torch
@@ -105,5 +106,6 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     place, size = int(sys.argv[1]), int(sys.argv[2])
     dist.init_process_group("gloo", init_method=f"file://{sys.argv[3]}", rank=place, world_size=size)
-    np.savez(sys.argv[4], **run(place, size))
+    found: dict[str, Any] = dict(run(place, size))
+    np.savez(sys.argv[4], **found)
     dist.destroy_process_group()

@@ -186,7 +186,7 @@ class TestLearningRate:
         assert rates[6] == pytest.approx(0.5)
         assert rates[4] == pytest.approx(0.5 * (1 + math.sqrt(0.5)))
         assert rates[9] == pytest.approx(0.5 * (1 + math.cos(math.pi * 7 / 8)))
-        assert all(a > b for a, b in itertools.pairwise(rates))
+        assert all(a > b for a, b in itertools.pairwise(rates[2:]))
 
     def test_without_warmup_starts_at_full_rate(self) -> None:
         assert learning_rate(0, config(warmup=0.0, lr=0.3)) == pytest.approx(0.3)
