@@ -113,6 +113,8 @@ def _rows(run: Run, name: str) -> list[dict[str, Any]]:
 
 def _by_content(row: dict[str, Any], store: ImageStore) -> dict[str, Any]:
     kept = {key: value for key, value in row.items() if key not in ("uri", "offset", "length")}
+    if "source" in row:
+        kept["source"] = row["source"].removeprefix(store.root)
     if row.get("uri"):
         kept["picture"] = store.bytes(row["uri"], row["offset"], row["length"])
     if row.get("candidates"):
