@@ -3,13 +3,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test lint clean
+.PHONY: demo test integration lint clean
 
 demo: $(STAMP)
 	$(BIN)/repair-ray demo $(ARGS)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest $(ARGS)
+
+integration: $(STAMP)
+	$(BIN)/python -m pytest -m integration $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check repair_ray tests benchmarks

@@ -7,11 +7,15 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
+
+from repair_ray.stages.graph import start_ray
 
 ROOT = Path(__file__).parents[2]
 # Batches of 16 divide the 80 training scenes, so that equal compute can be met to a step of some forty items.
@@ -76,3 +80,11 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
     ended = run.finish()
     assert ended.returncode == 0, ended.stderr[-3000:]
     return run
+
+
+@pytest.fixture(scope="session")
+def local_ray() -> Iterator[None]:
+    """Ray in this process, once for all tests that drive stages themselves."""
+    start_ray()
+    yield
+    ray.shutdown()
