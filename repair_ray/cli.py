@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -78,6 +80,8 @@ def report(run_dir: Annotated[Path, typer.Argument(help="run directory, such as 
 
 def _run(path: Path, overrides: list[str] | None, controls: str | None, redo: list[str] | None) -> None:
     config = load_config(path, [*(overrides or []), *_controls(controls)])
+    # Ray prints the tracebacks of what it retries between our lines; its log files keep them. It reads this on import.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
     # Ray and torch take seconds to import: a wrong setting is told before that.
     from repair_ray.report.console import ProgressView, closing_tables
     from repair_ray.report.html import write_report
@@ -124,6 +128,8 @@ def _guarded(work: Callable[[], None]) -> None:
 
         if isinstance(error, DataError | RetrieverError | RunError):
             _fail(str(error), 2)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            _fail(f"the disk is full: {error.strerror}; free space and start the same command again", 2)
         if isinstance(error, OSError):
             _fail(f"{error.strerror or error}: {error.filename or ''}", 2)
         raise

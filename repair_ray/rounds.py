@@ -14,7 +14,7 @@ from typing import Any
 
 from repair_ray import tables
 from repair_ray.config import Config, ObjectiveConfig, Strategy, TrainingConfig, WorldConfig
-from repair_ray.engines.encoder import RetrieverSpec
+from repair_ray.engines.encoder import RetrieverError, RetrieverSpec, is_file, resolve_model
 from repair_ray.evaluation.truth import measure_truth
 from repair_ray.run import Recipe, Run, RunError, read_json, write_json
 from repair_ray.stages.audit import audit
@@ -46,7 +46,9 @@ def run_config(config: Config, *, redo: list[str] | None = None, progress: Progr
     """
     run = Run(config.run_dir)
     with run.locked():
-        sources_of(config.data, run.path(WORLD))  # a path that is not there is told before Ray starts
+        # What is not there is told before Ray starts.
+        sources_of(config.data, run.path(WORLD))
+        _check_retriever(config)
         for stage in redo or []:
             run.redo(stage)
         start_ray()
@@ -104,10 +106,6 @@ class Round:
         retriever = self.config.retriever
         spec = RetrieverSpec(retriever.model, retriever.pretrained, retriever.precision)
         if self.config.base is None:
-            if retriever.pretrained is None:
-                raise RunError(
-                    "retriever.pretrained is unset: name weights, or add a base section to train from scratch"
-                )
             return Retriever(spec, ())
         return self._train(BASE, Retriever(replace(spec, weights=None), ()), self.config.base, PLAIN, None)
 
@@ -135,6 +133,15 @@ class Round:
         self._embed(f"{place}/evaluation", repaired, (self.config.evaluation.split,))
         evaluate(self.run_, self.config, f"{place}/metrics", f"{place}/evaluation")
 
+    def _check_mined(self, failures: str) -> None:
+        manifest = self.run_.manifest(failures) or {}
+        if not manifest["statuses"].get(tables.OK):
+            reasons = "; ".join(f"{count} x {reason}" for reason, count in list(manifest["reasons"].items())[:5])
+            raise RunError(
+                f"{failures}: split {self.config.mining.split} shows no failure to repair ({reasons}); "
+                "mine a larger split, with mining.keep=top_k, or with mining.folds"
+            )
+
     def _check_repaired(self, edits: str) -> None:
         manifest = self.run_.manifest(edits) or {}
         if not manifest["statuses"].get(tables.OK):
@@ -147,6 +154,7 @@ class Round:
             return None
         failures, verdicts, edits = f"{ROUND}/failures", f"{ROUND}/verdicts", f"{place}/edits"
         self._mine(failures, embeddings, base)
+        self._check_mined(failures)
         if strategy == "error_agnostic":
             random_failures(run, config, f"{place}/random_failures", failures)
             failures, verdicts = f"{place}/random_failures", f"{place}/verdicts"
@@ -278,6 +286,16 @@ class Round:
             "max_pixels": data.max_pixels,
             "max_bytes": data.max_image_mb * 2**20,
         }
+
+
+def _check_retriever(config: Config) -> None:
+    """Raises `RetrieverError` or `RunError` for an unknown model and for weights that are not there; builds nothing."""
+    resolve_model(config.retriever.model)
+    weights = config.retriever.pretrained
+    if config.base is None and weights is None:
+        raise RunError("retriever.pretrained is unset: name weights, or add a base section to train from scratch")
+    if weights is not None and is_file(weights) and not Path(weights).is_file():
+        raise RetrieverError(f"retriever.pretrained: no checkpoint at {weights}")
 
 
 def _draw_world(folder: Path, world: WorldConfig) -> None:

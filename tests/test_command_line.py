@@ -66,7 +66,7 @@ def test_status_of_no_run(tmp_path: Path) -> None:
 def test_empty_data_set(tmp_path: Path) -> None:
     schema = pa.schema([("image", pa.string()), ("caption", pa.string())])
     pq.write_table(schema.empty_table(), tmp_path / "empty.parquet")
-    (tmp_path / "c.yaml").write_text("data: {path: empty.parquet}\nretriever: {model: tiny-64}\n")
+    (tmp_path / "c.yaml").write_text("data: {path: empty.parquet}\nretriever: {model: tiny-64}\nbase: {steps: 1}\n")
     ended = command("run", "c.yaml", cwd=tmp_path)
     assert ended.returncode == 2
     assert "empty.parquet" in ended.stderr
@@ -81,7 +81,9 @@ def test_captions_without_pictures_and_unreadable_pictures(tmp_path: Path) -> No
         for i, (name, split) in enumerate([("bad.jpg", "train"), ("gone.jpg", "train"), ("bad.jpg", "test")])
     ]
     (tmp_path / "k.json").write_text(json.dumps({"images": entries, "dataset": "x"}))
-    (tmp_path / "c.yaml").write_text("data: {path: k.json, image_root: .}\nretriever: {model: tiny-64}\n")
+    (tmp_path / "c.yaml").write_text(
+        "data: {path: k.json, image_root: .}\nretriever: {model: tiny-64}\nbase: {steps: 1}\n"
+    )
     ended = command("run", "c.yaml", cwd=tmp_path)
     assert ended.returncode == 2
     assert "Traceback" not in ended.stderr

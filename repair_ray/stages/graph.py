@@ -143,14 +143,18 @@ def _execute(source: Path, sink: Path, work: Path, kind: Table, steps: list[Step
 
 def _explain(error: Exception, sink: Path) -> str:
     text = str(error)
+    # Ray's text is a traceback of several processes; the error itself comes last.
+    last = text.strip().rpartition("\n")[2]
     if "No space left on device" in text:
         return f"the disk of {sink} is full; free space and start the same command again: it goes on from here"
+    if "error raised in its creation task" in text:
+        return f"a worker could not start: {last}"
     if "ActorDied" in text or "ActorUnavailable" in type(error).__name__ or "died" in text[:500]:
         return (
-            "a worker process died more often than faults.max_restarts allows; see the log of the Ray session. "
-            f"The rows that were finished are kept: {text[-600:]}"
+            "a worker process died more often than faults.max_restarts allows; the log of the Ray session tells how. "
+            "The rows that were finished are kept, and the same command goes on from there"
         )
-    return f"the graph stopped; the rows that were finished are kept. {text[-800:]}"
+    return f"the graph stopped; the rows that were finished are kept. {last}"
 
 
 def _check_schedulable(steps: list[Step], product: str) -> None:
@@ -225,6 +229,9 @@ def start_ray(address: str | None = None) -> None:
     """Connect to a cluster (`RAY_ADDRESS` counts), or start Ray on this machine; does nothing when it runs."""
     for name in ("ray", "ray.data", "ray.train", "ray.tune"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    for handler in logging.getLogger("ray.data").handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.setLevel(logging.CRITICAL + 1)  # its tracebacks come as one line of a RunError; its file keeps them
     if ray.is_initialized():
         return
     # Ray's C++ side writes to the terminal past Python's logging; its files keep everything.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ IMAGES = "data/images"
 CAPTIONS = "data/captions"
 SHARDS = "data/shards"
 SPLITS = ("train", "validation", "test")
-UNREADABLE = "unreadable row"
+UNKNOWN = "unknown"
 
 
 def image_store(folder: Path | str, data: DataConfig) -> ImageStore:
@@ -128,20 +129,38 @@ def source_digest(path: str) -> str:
 def _gather(run: Run, config: Config, sources: dict[str, str]) -> Gathered:
     images: list[dict[str, Any]] = []
     captions: list[dict[str, Any]] = []
+    found: Counter[str] = Counter()
     with ShardWriter(str(run.path(SHARDS)), "source", config.data.shard_mb * 2**20, str(run.folder)) as shards:
-        for split, path in sources.items():
-            for number, item in enumerate(_items(config.data, path, split)):
-                if config.data.limit is not None and number >= config.data.limit:
-                    break
-                if isinstance(item, Problem):
-                    images.append(_problem_row(item, split))
-                else:
-                    images.append(_image_row(item, split, config.data, shards, run.folder))
-                    captions += _caption_rows(item, images[-1])
+        for split, item in _items(config.data, sources):
+            if isinstance(item, Problem):
+                images.append(_problem_row(item, split))
+                continue
+            found[split] += 1
+            if split in SPLITS and found[split] <= (config.data.limit or found[split]):
+                images.append(_image_row(item, split, config.data, shards, run.folder))
+                captions += _caption_rows(item, images[-1])
+    for split in ("train", config.mining.split, config.evaluation.split):
+        if not found[split]:
+            there = ", ".join(f"{name} ({count})" for name, count in found.most_common())
+            raise DataError(
+                f"no row of split {split!r}; splits found: {there}. "
+                f"Name a path for each split (data.train, data.test), or data.split_column of data.path"
+            )
     return Gathered(images, captions)
 
 
-def _items(data: DataConfig, path: str, split: str) -> Iterator[Record | Problem]:
+def _items(data: DataConfig, sources: dict[str, str]) -> Iterator[tuple[str, Record | Problem]]:
+    """Records with their splits: the one that a path was named for, or, of `data.path`, the one that each row names."""
+    if data.path is None:
+        for split, path in sources.items():
+            for item in _read(data, path, split):
+                yield split, item
+        return
+    for item in _read(data, data.path, None):
+        yield (UNKNOWN if isinstance(item, Problem) else item.split or UNKNOWN), item
+
+
+def _read(data: DataConfig, path: str, split: str | None) -> Iterator[Record | Problem]:
     return read(
         path,
         data.format,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,8 @@ POOL = PoolConfig(rows_per_block=8, num_cpus=0.5)
 class AddOne(RowStage):
     """Adds one, and keeps a note of each row that it was given; `deadly` is the value that it cannot take."""
 
-    def setup(self, notes: str = "", deadly: int = -1) -> None:
-        self.notes, self.deadly = notes, deadly
+    def setup(self, notes: str = "", deadly: int = -1, padding: int = 0) -> None:
+        self.notes, self.deadly, self.padding = notes, deadly, padding
 
     def process(self, rows: list[Row]) -> list[Row]:
         if any(row["value"] == self.deadly for row in rows):
@@ -41,7 +42,10 @@ class AddOne(RowStage):
         if self.notes:
             with Path(self.notes).open("a") as notes:
                 notes.writelines(f"{row['id']}\n" for row in rows)
-        return [{**row, "value": row["value"] + 1, "status": tables.OK} for row in rows]
+        return [
+            {**row, "value": row["value"] + 1, "status": tables.OK, "reason": os.urandom(self.padding).hex() or None}
+            for row in rows
+        ]
 
 
 # The workers cannot import a test module, so its classes travel whole.
@@ -98,6 +102,21 @@ def test_a_graph_stopped_before_its_commit_only_commits(tmp_path: Path) -> None:
     assert made["value"].to_pylist() == list(range(1, ROWS + 1))
     assert not notes.exists()
     assert not list(run.folder.rglob("half-made"))
+
+
+def test_a_full_disk_is_named_and_mended(tmp_path: Path) -> None:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk is not allowed here")
+    try:
+        run = Run(tmp_path / "run")
+        with pytest.raises(RunError, match=r"the disk of .* is full"):
+            _graph(run, {"padding": 60_000})
+        subprocess.run(["mount", "-o", "remount,size=32m", str(tmp_path)], check=True)
+        made = _graph(run, {"padding": 60_000})
+        assert made["value"].to_pylist() == list(range(1, ROWS + 1))
+    finally:
+        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
 
 
 def _sunk(run: Run) -> list[Row]:

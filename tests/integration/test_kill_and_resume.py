@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +33,20 @@ def killed_run(small_run: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The same small run, killed at random moments and started again each time."""
     run = type(small_run)(tmp_path_factory.mktemp("killed"))
     rng = random.Random(SEED)
+    products = len(small_run.manifests())
     kills = 0
     for attempt in range(KILLS):
-        tag = f"{run.output}-{attempt}"
-        process = run.start(tag=tag)
-        # A kill costs the work in flight, so the moments lie a share of the whole run apart.
-        moment = STARTUP + rng.random() * 2 * small_run.seconds / (KILLS + 1)
+        process = run.start(tag=f"{run.output}-{attempt}")
+        # Most of a short run is starting up, so the kills are dealt out over its products, each at a random moment.
+        _wait(process, lambda due=attempt * products // KILLS: len(run.manifests()) >= due)
+        moment = rng.uniform(STARTUP, STARTUP + small_run.seconds / 12)
         try:
             code = process.wait(moment)
         except subprocess.TimeoutExpired:
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
             kills += 1
-            print(f"kill {kills} after {moment:.1f} s of attempt {attempt}; finished: {list(run.manifests())}")
+            print(f"kill {kills}, {moment:.1f} s after its cue; finished: {len(run.manifests())} of {products}")
         else:
             assert code == 0, (run.output / "log.txt").read_text()[-3000:]
             break
@@ -102,6 +104,11 @@ def test_metrics_agree(small_run: Any, killed_run: Any) -> None:
     for key in ("failures", "verdicts", "error_types", "edits", "truth", "metrics"):
         assert right["rounds"][0][key] == left["rounds"][0][key]
     assert right["controls"] == left["controls"]
+
+
+def _wait(process: subprocess.Popen[bytes], ready: Callable[[], bool]) -> None:
+    while process.poll() is None and not ready():
+        time.sleep(0.1)
 
 
 def _rows(run: Run, name: str) -> list[dict[str, Any]]:
