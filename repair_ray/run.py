@@ -90,7 +90,7 @@ class Run:
 
     def products(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Finished products with their manifests, in the order in which they were finished."""
-        found = [(path.parent, read_json(path)) for path in self.folder.rglob(MANIFEST)]
+        found = [(path.parent, read_json(path)) for path in find_files(self.folder, MANIFEST)]
         ordered = sorted(((p, m) for p, m in found if m), key=lambda item: item[1]["finished"])
         for folder, manifest in ordered:
             yield folder.relative_to(self.folder).as_posix(), manifest
@@ -159,7 +159,7 @@ class Run:
         Raises:
             RunError: no product has that name.
         """
-        begun = [path.parent.relative_to(self.folder).as_posix() for path in self.folder.rglob("begun.json")]
+        begun = [path.parent.relative_to(self.folder).as_posix() for path in find_files(self.folder, "begun.json")]
         known = {name: manifest["recipe"]["parents"] for name, manifest in self.products()}
         known |= {name: (read_json(self.path(name) / "begun.json") or {})["recipe"]["parents"] for name in begun}
         doomed = {name for name in known if name == stage or name.split("/")[-1] == stage}
@@ -221,6 +221,11 @@ def _difference(made: dict[str, Any], now: dict[str, Any]) -> str:
         parts.append(f"the stage's code was version {made['version']}, is now {now['version']}")
     parts += [f"{name} was made anew" for name in now["parents"] if now["parents"][name] != made["parents"].get(name)]
     return "; ".join(parts) or "other parents"
+
+
+def find_files(folder: Path, name: str) -> list[Path]:
+    """Files of that name below a folder, sorted; folders that vanish meanwhile, in a run that goes on, are passed over."""
+    return sorted(Path(place) / name for place, _, files in os.walk(folder) if name in files)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

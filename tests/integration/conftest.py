@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import ray
 
+from repair_ray.run import find_files
 from repair_ray.stages.graph import start_ray
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +67,7 @@ class SmallRun:
 
     def manifests(self) -> dict[str, str]:
         """Every finished product with the text of its manifest."""
-        found = sorted(self.folder.rglob("manifest.json"))
+        found = find_files(self.folder, "manifest.json")
         return {path.parent.relative_to(self.folder).as_posix(): path.read_text() for path in found}
 
     def summary(self) -> dict[str, Any]:
