@@ -224,7 +224,7 @@ def _difference(made: dict[str, Any], now: dict[str, Any]) -> str:
 
 
 def find_files(folder: Path, name: str) -> list[Path]:
-    """Files of that name below a folder, sorted; folders that vanish meanwhile, in a run that goes on, are passed over."""
+    """Files of that name below a folder, sorted; folders that vanish meanwhile are passed over."""
     return sorted(Path(place) / name for place, _, files in os.walk(folder) if name in files)
 
 

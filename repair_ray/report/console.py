@@ -29,7 +29,7 @@ from repair_ray.report.results import (
     systems,
     truth_measures,
 )
-from repair_ray.run import Run, read_json
+from repair_ray.run import Run, find_files, read_json
 
 __all__ = ["ProgressView", "closing_tables", "status_table"]
 
@@ -161,7 +161,7 @@ def status_table(run: Run, plan: Sequence[str] = ()) -> Table:
 
 def _half_made(run: Run) -> Iterator[tuple[str, int, int | None, float]]:
     """Name, rows so far, rows to do (None where it is no table, or none has arrived), seconds spent."""
-    for path in sorted(run.folder.rglob("begun.json")):
+    for path in find_files(run.folder, "begun.json"):
         begun = read_json(path)
         if begun is None:
             continue  # finished in this moment
