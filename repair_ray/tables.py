@@ -14,6 +14,9 @@ NO_FAILURE = "no_failure"
 
 IMAGE = "image"
 CAPTION = "caption"
+# Kinds of edits: made by an engine, or the ground truth that stands in for one.
+EDITED = "edited"
+PAIRED = "paired"
 
 _STATUS = [pa.field("status", pa.string(), nullable=False), pa.field("reason", pa.string())]
 _IMAGE_REF = [

@@ -139,7 +139,10 @@ class Preprocess:
 
     def length(self, text: str) -> int:
         """Tokens of a text with its start and end tokens, before any cut."""
-        return len(self.tokenizer.encode(text)) + 2
+        if hasattr(self.tokenizer, "encode"):
+            return len(self.tokenizer.encode(text)) + 2
+        # open_clip's wrappers of Hugging Face tokenizers: their own adds the special tokens itself.
+        return len(self.tokenizer.tokenizer(text)["input_ids"])
 
     def truncated(self, text: str) -> bool:
         """Whether part of the text lies beyond the context."""

@@ -18,7 +18,6 @@ from repair_ray.report.pictures import DataRows, Pictures, Row, having
 from repair_ray.run import Run
 
 EXAMPLES = 12
-EDITED = "edited"
 COLUMNS = [
     *("failure_id", "direction", "query_id", "candidate_id", "ground_truth_id", "kind", "instruction"),
     *("text", "uri", "offset", "length", "align_before", "align", "scaffold", "status"),
@@ -44,7 +43,7 @@ class _Anchor:
 
 def _preference(repair: Row) -> tuple[bool, float, str]:
     gain = (repair["align"] or 0.0) - (repair["align_before"] or 0.0)
-    return repair["kind"] != EDITED, -gain, repair["failure_id"]
+    return repair["kind"] != tables.EDITED, -gain, repair["failure_id"]
 
 
 def repair_grids(
@@ -153,7 +152,7 @@ def _caption_repair(repair: Row, anchor: Row, data: DataRows, pictures: Pictures
     image = data.images([repair["query_id"]])[repair["query_id"]]
     described = data.captions_of([repair["query_id"]])[repair["query_id"]]
     picture = _picture_of(image, "query picture", described[0]["text"], pictures)
-    if repair["kind"] == EDITED:
+    if repair["kind"] == tables.EDITED:
         column = _caption_of("edited caption", repair["text"], image["group_id"])
         return picture, column | {"pieces": changed_words(anchor["text"], repair["text"])}
     paired = data.captions([repair["ground_truth_id"]])[repair["ground_truth_id"]]
@@ -163,7 +162,7 @@ def _caption_repair(repair: Row, anchor: Row, data: DataRows, pictures: Pictures
 def _picture_repair(repair: Row, anchor: Row, data: DataRows, pictures: Pictures) -> tuple[Row, Row]:
     query = data.captions([repair["query_id"]])[repair["query_id"]]
     column = _caption_of("query caption", query["text"], query["group_id"])
-    if repair["kind"] == EDITED:
+    if repair["kind"] == tables.EDITED:
         source = repair | {"group_id": query["group_id"]}
         return _picture_of(source, "edited picture", query["text"], pictures), column
     paired = data.images([repair["ground_truth_id"]])[repair["ground_truth_id"]]

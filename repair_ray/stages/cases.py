@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from repair_ray import tables
 from repair_ray.engines.language import Case, Mismatch
 from repair_ray.run import Run
-from repair_ray.stages.embed import read_embeddings
 from repair_ray.stages.ingest import CAPTIONS, IMAGES
 from repair_ray.stages.rows import Row
+from repair_ray.stages.vectors import read_embeddings
 
 
 def make_cases(run: Run, failures: list[Row], split: str, embeddings: str | None = None) -> pa.Table:

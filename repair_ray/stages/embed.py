@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -94,24 +94,3 @@ def _items(run: Run, splits: tuple[str, ...]) -> pa.Table:
         usable = table.filter(pc.and_(pc.equal(table["status"], tables.OK), pc.is_in(table["split"], pa.array(splits))))
         rows += [{**row, "item_id": row[identity], "kind": kind} for row in usable.to_pylist()]
     return tables.to_table(rows, tables.ITEMS)
-
-
-@dataclass(frozen=True)
-class Embedded:
-    """Embeddings of one kind and split, as arrays in the order of their ids: ids `[N]`, features `[N, D]` float32."""
-
-    ids: list[str]
-    features: np.ndarray
-
-
-def read_embeddings(run: Run, product: str, kind: str, split: str) -> Embedded:
-    """The finished embeddings of one kind and split; rows with errors are left out."""
-    table = run.read(product)
-    wanted = pc.and_(
-        pc.and_(pc.equal(table["kind"], kind), pc.equal(table["split"], split)), pc.equal(table["status"], tables.OK)
-    )
-    table = table.filter(wanted)
-    flat = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.float32)
-    return Embedded(
-        table["item_id"].to_pylist(), flat.reshape(len(table), -1) if len(table) else np.zeros((0, 1), np.float32)
-    )

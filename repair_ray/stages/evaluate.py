@@ -11,8 +11,8 @@ from repair_ray import tables
 from repair_ray.config import Config
 from repair_ray.evaluation.retrieval import TIE_RULE, retrieval_metrics
 from repair_ray.run import Recipe, Run
-from repair_ray.stages.embed import read_embeddings
 from repair_ray.stages.mine import Positives
+from repair_ray.stages.vectors import read_embeddings
 
 
 def evaluate(run: Run, config: Config, product: str, embeddings: str) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from repair_ray import tables
 from repair_ray.config import Config
 from repair_ray.engines.searcher import Searcher
 from repair_ray.run import Recipe, Run
-from repair_ray.stages.embed import read_embeddings
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
 from repair_ray.stages.ingest import CAPTIONS, IMAGES
 from repair_ray.stages.rows import Row, RowStage
+from repair_ray.stages.vectors import read_embeddings
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from repair_ray import tables
 from repair_ray.config import Config
 from repair_ray.run import Recipe, Run
-from repair_ray.stages.edit import PAIRED, within_quota
 from repair_ray.stages.mine import Positives
+from repair_ray.stages.select import within_quota
 
 
 def paired_edits(run: Run, config: Config, product: str, failures: str, verdicts: str) -> None:
@@ -24,7 +24,7 @@ def paired_edits(run: Run, config: Config, product: str, failures: str, verdicts
     start = time.monotonic()
     valid = {row["failure_id"] for row in run.read(verdicts).to_pylist() if row["status"] == tables.OK}
     rows = [
-        {**row, "kind": PAIRED, "align": row["score"], "align_before": row["score"], "reason": None}
+        {**row, "kind": tables.PAIRED, "align": row["score"], "align_before": row["score"], "reason": None}
         for row in run.read(failures).to_pylist()
         if row["failure_id"] in valid
     ]

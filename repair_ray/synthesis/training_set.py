@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from repair_ray import tables
 from repair_ray.data.text import text_key
 from repair_ray.run import Run, RunError
-from repair_ray.stages.edit import PAIRED
 from repair_ray.stages.ingest import CAPTIONS, IMAGES
 from repair_ray.training.data import Reference, TrainingItems
 from repair_ray.training.pairs import ABSENT, CorrectedPair, PairSet
@@ -99,7 +98,7 @@ def _corrected(builder: _Builder, edits: pa.Table, paired_fallback: bool) -> lis
         accepted = row["status"] == tables.OK
         if not accepted and (not paired_fallback or row["status"] == tables.ERROR):
             continue
-        edited = accepted and row["kind"] != PAIRED
+        edited = accepted and row["kind"] != tables.PAIRED
         make = _caption_pair if row["direction"] == "i2t" else _image_pair
         pairs.append(make(builder, row, edited, fallback=not accepted))
     return pairs

@@ -79,7 +79,7 @@ class Trainer:
         self.objective = objective
         self.device = device
         self.optimizer = torch.optim.AdamW(
-            parameter_groups(self.model, config.weight_decay), lr=config.lr, betas=config.betas
+            parameter_groups(self.model, config.weight_decay), lr=config.lr, betas=config.betas, fused=True
         )
         self._infonce = InfoNCE()
         self._local = LocalGrid(push_only=objective.push_only)

@@ -8,7 +8,7 @@ import pytest
 
 from repair_ray import tables
 from repair_ray.config import SelectionConfig
-from repair_ray.stages.edit import within_quota
+from repair_ray.stages.select import within_quota
 
 BEYOND = "beyond the quota of its query"
 SAME = "the same edit was kept for this query already"
