@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -55,21 +57,28 @@ def test_pixels_follow_the_models_own_preprocessing(tmp_path: Path) -> None:
 
 def test_truncated_text_keeps_its_end_and_is_flagged(encoder: Encoder) -> None:
     preprocess = encoder.preprocess
-    assert preprocess.context_length == 32
+    assert preprocess.context_length == 28
     short, long = preprocess.tokens(["a red circle", LONG])
     end = 49407
     assert short[:5].tolist()[-1] == end and short[5:].sum() == 0
-    assert long[31] == end and (long[:31] != end).all()
+    assert long[27] == end and (long[:27] != end).all()
     assert not preprocess.truncated("a red circle") and preprocess.truncated(LONG)
     assert preprocess.length("a red circle") == 5
 
 
 def test_the_longest_text_that_fits_is_not_flagged(encoder: Encoder) -> None:
-    fits, over = " ".join(["red"] * 30), " ".join(["red"] * 31)
-    assert (encoder.preprocess.length(fits), encoder.preprocess.length(over)) == (32, 33)
+    fits, over = " ".join(["red"] * 26), " ".join(["red"] * 27)
+    assert (encoder.preprocess.length(fits), encoder.preprocess.length(over)) == (28, 29)
     assert not encoder.preprocess.truncated(fits) and encoder.preprocess.truncated(over)
     # The same tokens: what is beyond the context does not reach the model.
     assert torch.equal(*encoder.preprocess.tokens([fits, over]))
+
+
+def test_length_with_a_hugging_face_tokenizer(encoder: Encoder) -> None:
+    """Those wrappers have no `encode`; the tokenizer inside adds start and end itself."""
+    preprocess = copy.copy(encoder.preprocess)
+    preprocess.tokenizer = SimpleNamespace(tokenizer=lambda text: {"input_ids": [0, *map(len, text.split()), 2]})
+    assert preprocess.length("a red circle") == 5
 
 
 def test_features_are_unit_rows_whatever_the_batch(encoder: Encoder) -> None:
