@@ -34,11 +34,14 @@ from repair_ray.tables import Table
 Progress = Callable[[str, int, int], None]
 MIN_LOCAL_CPUS = 4
 # On CPUs, glibc maps a step's tensors anew each time, in threads above all, and training spends up to half its time on
-# page faults. One arena that keeps its memory, in huge pages, spares them. Elsewhere the setting means nothing.
-MALLOC = ":".join(
-    f"glibc.malloc.{setting}"
-    for setting in ("hugetlb=1", "arena_max=1", f"mmap_threshold={2**31}", f"trim_threshold={2**31}")
-)
+# page faults. One arena that keeps its memory, in huge pages, spares them. Elsewhere the settings mean nothing.
+# Only one in GLIBC_TUNABLES: glibc before 2.39 passes no more than the first on to a process's children.
+MALLOC = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(2**31),
+    "MALLOC_TRIM_THRESHOLD_": str(2**31),
+}
 
 
 def quiet(name: str, done: int, total: int) -> None:
@@ -242,7 +245,8 @@ def start_ray(address: str | None = None) -> None:
         return
     # Ray's C++ side writes to the terminal past Python's logging; its files keep everything.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-    os.environ.setdefault("GLIBC_TUNABLES", MALLOC)
+    for name, value in MALLOC.items():
+        os.environ.setdefault(name, value)
     address = address or os.environ.get("RAY_ADDRESS")
     # A graph needs a logical CPU for each pool and one for what feeds them: a small machine is told that it has four.
     cpus = None if address else max(MIN_LOCAL_CPUS, os.cpu_count() or 1)
