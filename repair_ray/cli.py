@@ -123,7 +123,7 @@ def _guarded(work: Callable[[], None]) -> None:
         _fail(str(error), 2)
     except Exception as error:
         from repair_ray.data.records import DataError
-        from repair_ray.engines.encoder import RetrieverError
+        from repair_ray.engines.retriever import RetrieverError
         from repair_ray.run import RunError
 
         if isinstance(error, DataError | RetrieverError | RunError):

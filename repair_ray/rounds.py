@@ -14,7 +14,8 @@ from typing import Any
 
 from repair_ray import tables
 from repair_ray.config import Config, ObjectiveConfig, Strategy, TrainingConfig, WorldConfig
-from repair_ray.engines.encoder import RetrieverError, RetrieverSpec, is_file, resolve_model
+from repair_ray.engines.encoder import resolve_model
+from repair_ray.engines.retriever import RetrieverError, RetrieverSpec, is_file
 from repair_ray.evaluation.truth import measure_truth
 from repair_ray.run import Recipe, Run, RunError, read_json, write_json
 from repair_ray.stages.audit import audit
@@ -28,7 +29,8 @@ from repair_ray.summary import make_summary
 from repair_ray.synthesis.strategies import merged, paired_edits, random_failures
 from repair_ray.synthesis.training_set import training_set
 from repair_ray.training.data import TrainingItems, write_items
-from repair_ray.training.loop import HISTORY, STATE_FOLDER, WEIGHTS, Job, train
+from repair_ray.training.job import HISTORY, STATE_FOLDER, WEIGHTS, Job
+from repair_ray.training.launch import train
 from repair_ray.training.pairs import PairSet
 from repair_ray.world.generate import make_world
 

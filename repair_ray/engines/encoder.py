@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,20 +14,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torchvision import transforms
 
+from repair_ray.engines.retriever import RetrieverError, RetrieverSpec, is_file
+
 PACKAGED_MODELS = Path(__file__).parent / "models"
-
-
-class RetrieverError(Exception):
-    """The retriever cannot be built; the message names the model or file and what to do."""
-
-
-@dataclass(frozen=True)
-class RetrieverSpec:
-    """What identifies a retriever. `weights` is an open_clip pretrained tag or a file; None: random weights."""
-
-    model: str
-    weights: str | None = None
-    precision: str = "fp32"
 
 
 def build_model(spec: RetrieverSpec, device: str = "cpu", seed: int = 0) -> nn.Module:
@@ -57,11 +45,6 @@ def build_model(spec: RetrieverSpec, device: str = "cpu", seed: int = 0) -> nn.M
     except Exception as error:
         raise RetrieverError(f"cannot build retriever {spec.model!r} with weights {spec.weights!r}: {error}") from error
     return cast(nn.Module, model)
-
-
-def is_file(weights: str) -> bool:
-    """Whether `weights` is meant as a checkpoint file rather than as an open_clip pretrained tag."""
-    return weights.endswith((".safetensors", ".pt", ".pth", ".bin")) or Path(weights).exists()
 
 
 def resolve_model(model: str) -> str:

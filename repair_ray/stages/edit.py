@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from repair_ray import tables
 from repair_ray.config import Config
-from repair_ray.engines.encoder import RetrieverSpec
+from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.run import Recipe, Run
 from repair_ray.stages.candidates import DRAFTS, MakeCandidates
 from repair_ray.stages.cases import make_cases

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from repair_ray import tables
 from repair_ray.config import Config, DataConfig
 from repair_ray.data.images import ImageProblem
-from repair_ray.engines.encoder import Encoder, RetrieverSpec
+from repair_ray.engines.encoder import Encoder
+from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.run import Recipe, Run
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
 from repair_ray.stages.ingest import CAPTIONS, IMAGES, image_store

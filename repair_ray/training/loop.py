@@ -6,160 +6,33 @@ inside its epoch, also with another number of workers.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import ray
 import ray.train
 import torch
 import torch.distributed as dist
-from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
-from ray.train.torch import TorchTrainer
+from ray.train import Checkpoint
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from repair_ray.config import ObjectiveConfig, TrainingConfig
 from repair_ray.data.store import ImageStore
-from repair_ray.engines.encoder import Preprocess, RetrieverSpec, build_model, save_weights
-from repair_ray.run import RunError, read_json, write_json
+from repair_ray.engines.encoder import Preprocess, build_model, save_weights
+from repair_ray.run import write_json
 from repair_ray.training.batches import BatchPlan
 from repair_ray.training.data import BatchLoader, read_items
 from repair_ray.training.gather import total, world_size
+from repair_ray.training.job import POSITION, PROGRESS, STATE, WEIGHTS, Job, Progress, read_progress
 from repair_ray.training.trainer import Trainer
 from repair_ray.training.validation import Validator
 
-WEIGHTS = "model.safetensors"
-HISTORY = "history.json"
-STATE_FOLDER = "state"
-STATE = "state.pt"
-PROGRESS = "progress.json"
-POSITION = "position.json"
 
-
-@dataclass(frozen=True)
-class Job:
-    """What one training run needs; plain values only, since it travels to the workers.
-
-    `items` is the folder of the training set, `validation` that of the validation set (None: the last step wins).
-    """
-
-    name: str
-    folder: str
-    items: str
-    validation: str | None
-    spec: RetrieverSpec
-    training: TrainingConfig
-    objective: ObjectiveConfig
-    store: dict[str, Any]
-    seed: int
-
-
-@dataclass
-class Progress:
-    """Where a run stands; saved with each checkpoint."""
-
-    step: int = 0
-    images: int = 0
-    texts: int = 0
-    best: float = -1.0
-    best_step: int = 0
-    stale: int = 0
-    history: list[dict[str, float]] = field(default_factory=list)
-
-
-def train(job: Job, progress: Callable[[str, int, int], None]) -> dict[str, Any]:
-    """Train to the end, resuming what lies under the job's name; returns steps, items encoded and the history.
-
-    Writes `model.safetensors` (the best weights by validation) and `history.json` into `job.folder`.
-
-    Raises:
-        RunError: a worker failed more often than Ray Train retries.
-    """
-    folder = Path(job.folder)
-    trainer = TorchTrainer(
-        _worker,
-        train_loop_config={"job": job},
-        scaling_config=ScalingConfig(
-            num_workers=job.training.workers,
-            use_gpu=job.training.use_gpu,
-            resources_per_worker=None if job.training.use_gpu else {"CPU": _cpus(job.training)},
-        ),
-        run_config=RunConfig(
-            name=STATE_FOLDER,
-            storage_path=str(folder),
-            checkpoint_config=CheckpointConfig(num_to_keep=2),
-            failure_config=FailureConfig(max_failures=3),
-        ),
-    )
-    try:
-        with _watch(job, progress):
-            result = trainer.fit()
-    except Exception as error:
-        raise RunError(
-            f"training {job.name} stopped; start again to go on from its last checkpoint. {_tail(error)}"
-        ) from error
-    if result.checkpoint is None:
-        raise RunError(f"training {job.name} ended without a checkpoint in {folder}")
-    with result.checkpoint.as_directory() as saved:
-        final = _read_progress(Path(saved))
-        best = (Path(saved) / WEIGHTS).read_bytes()
-    temporary = folder / f".{WEIGHTS}.tmp"
-    temporary.write_bytes(best)
-    os.replace(temporary, folder / WEIGHTS)
-    record = {
-        "steps": final.step,
-        "best_step": final.best_step,
-        "items_encoded": final.images + final.texts,
-        "images_encoded": final.images,
-        "texts_encoded": final.texts,
-        "history": final.history,
-    }
-    write_json(folder / HISTORY, record)
-    return record
-
-
-@contextlib.contextmanager
-def _watch(job: Job, progress: Callable[[str, int, int], None]) -> Iterator[None]:
-    """Tells the step that the first worker has reached, from the file that it keeps."""
-    done = threading.Event()
-
-    def look() -> None:
-        while not done.wait(0.5):
-            record = read_json(Path(job.folder) / POSITION) or {"step": 0}
-            progress(job.name, record["step"], job.training.steps)
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-        progress(job.name, job.training.steps, job.training.steps)
-
-
-def _cpus(config: TrainingConfig) -> float:
-    # Logical CPUs: threads are set by cpus_per_worker, the reservation only has to fit the machine.
-    have = ray.cluster_resources().get("CPU", 1.0)
-    return max(0.5, min(float(config.cpus_per_worker), (have - 1) / config.workers))
-
-
-def _tail(error: Exception) -> str:
-    text = str(error)
-    if "No space left on device" in text:
-        return "The disk is full."
-    return text[-800:]
-
-
-def _worker(config: dict[str, Any]) -> None:
-    job: Job = config["job"]
+def work(job: Job) -> None:
+    """Train as one worker of a Ray Train run, from its last checkpoint to the end."""
     context = ray.train.get_context()
     torch.set_num_threads(job.training.cpus_per_worker)
     device = "cuda" if job.training.use_gpu else "cpu"
@@ -270,7 +143,7 @@ class _Loop:
             state = torch.load(Path(folder) / STATE, map_location="cpu", weights_only=True)
             self.trainer.model.load_state_dict(state["model"])
             self.trainer.optimizer.load_state_dict(state["optimizer"])
-            self.progress = _read_progress(Path(folder))
+            self.progress = read_progress(Path(folder))
             if (Path(folder) / WEIGHTS).exists():
                 shutil.copy(Path(folder) / WEIGHTS, self.scratch / WEIGHTS)
 
@@ -282,10 +155,3 @@ def _agree(decision: bool, device: str) -> bool:
     flag = torch.tensor([int(decision)], device=device)
     dist.broadcast(flag, src=0)
     return bool(flag.item())
-
-
-def _read_progress(folder: Path) -> Progress:
-    record = read_json(folder / PROGRESS)
-    if record is None:
-        raise RunError(f"checkpoint {folder} has no {PROGRESS}")
-    return Progress(**record)

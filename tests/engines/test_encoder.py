@@ -14,7 +14,8 @@ import pytest
 import torch
 from PIL import Image
 
-from repair_ray.engines.encoder import Encoder, RetrieverError, RetrieverSpec, build_model, save_weights
+from repair_ray.engines.encoder import Encoder, build_model, save_weights
+from repair_ray.engines.retriever import RetrieverError, RetrieverSpec
 
 LONG = "a red circle above a blue square " * 6
 

@@ -11,7 +11,7 @@ import pytest
 
 from repair_ray import tables
 from repair_ray.config import Config, parse_config
-from repair_ray.engines.encoder import RetrieverSpec
+from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.run import Run, RunError
 from repair_ray.stages.audit import audit
 from repair_ray.stages.edit import edit

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 
 from repair_ray.cli import app
 from repair_ray.config import parse_config
-from repair_ray.engines.encoder import RetrieverSpec, build_model, save_weights
+from repair_ray.engines.encoder import build_model, save_weights
+from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.run import Run
 from repair_ray.stages.ingest import CAPTIONS, IMAGES, ingest
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from repair_ray.config import ObjectiveConfig, TrainingConfig
-from repair_ray.engines.encoder import RetrieverSpec, build_model
+from repair_ray.engines.encoder import build_model
+from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.training.batches import Batch, BatchPlan
 from repair_ray.training.objectives import grid_sums, info_nce
 from repair_ray.training.pairs import CorrectedPair, PairSet
@@ -167,7 +168,7 @@ def test_bf16_trains_a_real_model_in_float32_weights() -> None:
     trainer = Trainer(model, pair_set(), config(precision="bf16", lr=1e-3), ObjectiveConfig())
     batch = BatchPlan(pair_set(), 5, 0).step(0)
     pixels = torch.randn(len(batch.images), 3, 64, 64, generator=torch.Generator().manual_seed(0))
-    tokens = torch.zeros(len(batch.captions), 32, dtype=torch.int64)
+    tokens = torch.zeros(len(batch.captions), 28, dtype=torch.int64)
     tokens[:, 0], tokens[:, 1], tokens[:, 2] = 49406, torch.from_numpy(batch.captions) + 320, 49407
     before = model.logit_scale.item()
     losses = trainer.step(5, batch, pixels, tokens).losses

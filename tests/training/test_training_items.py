@@ -14,7 +14,8 @@ from PIL import Image
 
 from repair_ray.data.images import ImageProblem
 from repair_ray.data.store import ImageStore
-from repair_ray.engines.encoder import Preprocess, RetrieverSpec, build_model
+from repair_ray.engines.encoder import Preprocess, build_model
+from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.training.batches import BatchPlan
 from repair_ray.training.data import BatchLoader, TrainingItems, read_items, write_items
 from repair_ray.training.pairs import ABSENT, CorrectedPair, PairSet
