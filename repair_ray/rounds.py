@@ -138,17 +138,16 @@ class Round:
     def _check_mined(self, failures: str) -> None:
         manifest = self.run_.manifest(failures) or {}
         if not manifest["statuses"].get(tables.OK):
-            reasons = "; ".join(f"{count} x {reason}" for reason, count in list(manifest["reasons"].items())[:5])
             raise RunError(
-                f"{failures}: split {self.config.mining.split} shows no failure to repair ({reasons}); "
+                f"{failures}: split {self.config.mining.split} shows no failure to repair ({_reasons(manifest)}); "
                 "mine a larger split, with mining.keep=top_k, or with mining.folds"
             )
 
     def _check_repaired(self, edits: str) -> None:
         manifest = self.run_.manifest(edits) or {}
         if not manifest["statuses"].get(tables.OK):
-            reasons = "; ".join(f"{count} x {reason}" for reason, count in list(manifest["reasons"].items())[:5])
-            raise RunError(f"{edits}: none of {manifest['rows']} failures gave a pair to train on ({reasons})")
+            tried = f"none of {manifest['rows']} failures gave a pair to train on"
+            raise RunError(f"{edits}: {tried} ({_reasons(manifest)})")
 
     def _synthesise(self, place: str, strategy: Strategy, base: Retriever) -> str | None:
         run, config, embeddings = self.run_, self.config, f"{ROUND}/embeddings"
@@ -288,6 +287,11 @@ class Round:
             "max_pixels": data.max_pixels,
             "max_bytes": data.max_image_mb * 2**20,
         }
+
+
+def _reasons(manifest: dict[str, Any]) -> str:
+    """Up to five reasons of a table's rejects and errors, with their counts."""
+    return "; ".join(f"{count} x {reason}" for reason, count in list(manifest["reasons"].items())[:5])
 
 
 def _check_retriever(config: Config) -> None:
