@@ -1,6 +1,6 @@
 """Does repair beat its controls? `python -m benchmarks.claims --seeds 3`
 
-Runs the demo with every control for several seeds (of the world and of training), and writes the differences with
+Runs the demo with its controls for several seeds (of the world and of training), and writes the differences with
 their t intervals over seeds. A run that was stopped goes on where it was.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,20 +73,22 @@ def compare(summaries: list[dict[str, Any]]) -> dict[str, Any]:
         }
         if name != "repair":
             row["repair_minus"] = {
-                d: [
-                    round(v, 2)
-                    for v in mean_interval([r[d] - s[d] for r, s in zip(variants["repair"], scores, strict=True)])
-                ]
-                for d in DIRECTIONS
+                d: _interval([r[d] - s[d] for r, s in zip(variants["repair"], scores, strict=True)]) for d in DIRECTIONS
             }
         rows.append(row)
     return {
         "seeds": len(summaries),
+        "images": summaries[0]["evaluation"]["images"],
         "rows": rows,
         "truth": [s["rounds"][0]["truth"] for s in summaries],
         "pairs": [s["rounds"][0]["edits"]["accepted"] for s in summaries],
         "items": [{name: s["training"][name]["items_encoded"] for name in s["training"]} for s in summaries],
     }
+
+
+def _interval(differences: list[float]) -> list[float | None]:
+    """Mean, low, high; no bounds from one seed."""
+    return [round(value, 2) if isfinite(value) else None for value in mean_interval(differences)]
 
 
 def table(result: dict[str, Any]) -> Table:
@@ -101,7 +104,8 @@ def table(result: dict[str, Any]) -> Table:
 def markdown(result: dict[str, Any]) -> str:
     """For the README."""
     lines = [
-        f"R@1 on 1,000 unseen scenes, mean of {result['seeds']} seeds; in brackets the 95 % t interval over seeds.",
+        f"R@1 on {result['images']:,} unseen scenes, mean of {result['seeds']} seeds; "
+        "in brackets the 95 % t interval over seeds.",
         "",
         "| | i2t | t2i | repair minus, i2t | repair minus, t2i | repair minus, mean |",
         "|---|---|---|---|---|---|",
@@ -110,15 +114,16 @@ def markdown(result: dict[str, Any]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    cells = [row["name"].replace("_", " "), *(f"{row['r@1'][d]:.1f}" for d in ("i2t", "t2i"))]
-    minus = row.get("repair_minus")
+    minus = row.get("repair_minus") or {}
     return [
-        *cells,
-        *(
-            f"{m:+.1f} [{lo:+.1f}, {hi:+.1f}]" if minus else ""
-            for m, lo, hi in (minus or dict.fromkeys(DIRECTIONS, (0, 0, 0))).values()
-        ),
+        row["name"].replace("_", " "),
+        *(f"{row['r@1'][d]:.1f}" for d in ("i2t", "t2i")),
+        *(_difference(*minus[d]) if minus else "" for d in DIRECTIONS),
     ]
+
+
+def _difference(mean: float, low: float | None, high: float | None) -> str:
+    return f"{mean:+.1f}" if low is None or high is None else f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
 if __name__ == "__main__":

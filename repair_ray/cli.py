@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from repair_ray.config import CONTROLS, Config, ConfigError, load_config
+from repair_ray.config import Config, ConfigError, load_config
 
 DEMO = Path(__file__).parent / "world" / "demo.yaml"
 
@@ -109,8 +109,9 @@ def _closing_line(config: Config, summary: dict[str, Any]) -> str:
 def _controls(text: str | None) -> list[str]:
     if text is None:
         return []
-    names = list(CONTROLS) if text == "all" else [] if text == "none" else [name.strip() for name in text.split(",")]
-    return [f"controls=[{', '.join(names)}]"]
+    if text in ("all", "none"):
+        return [f"controls={text}"]
+    return [f"controls=[{', '.join(name.strip() for name in text.split(','))}]"]
 
 
 def _guarded(work: Callable[[], None]) -> None:

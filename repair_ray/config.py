@@ -25,8 +25,11 @@ Control = Literal[
 ]
 Placement = Literal["local", "dispersed", "both"]
 CONTROLS: tuple[str, ...] = get_args(Control)
+# Pillow takes a picture of more pixels for a decompression bomb.
+MAX_PIXELS = 178_956_970
 
 PositiveInt = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -47,7 +50,7 @@ class WorldConfig(Section):
     validation: PositiveInt = 400
     test: PositiveInt = 1000
     distractors: int = Field(3, ge=0, description="siblings of a scene that differ from it in one detail")
-    seed: int = 0
+    seed: Seed = 0
 
 
 class DataConfig(Section):
@@ -68,7 +71,7 @@ class DataConfig(Section):
     images: Literal["in_place", "shards"] = Field("in_place", description="bytes inside tables always go to shards")
     shard_mb: PositiveInt = 256
     background: tuple[int, int, int] = Field((255, 255, 255), description="RGB under transparent pixels")
-    max_pixels: PositiveInt = 64_000_000
+    max_pixels: int = Field(64_000_000, ge=1, le=MAX_PIXELS, description="a larger picture is a row with a reason")
     max_image_mb: PositiveInt = 64
     limit: PositiveInt | None = Field(None, description="read at most this many rows of each split")
 
@@ -120,13 +123,15 @@ class MiningConfig(Section):
     """Which retrieval failures count (methods, section 1, step 1)."""
 
     split: Split = "train"
-    directions: tuple[Literal["i2t", "t2i"], ...] = ("i2t", "t2i")
+    directions: tuple[Literal["i2t", "t2i"], ...] = Field(("i2t", "t2i"), min_length=1)
     keep: Literal["top_k", "above_gt"] = "top_k"
     k: PositiveInt = Field(5, description="search depth in false positives, once positives are taken out")
-    max_per_query: PositiveInt = Field(5, description="false positives kept for one query, best ranked first")
+    max_per_query: PositiveInt | None = Field(
+        None, description="false positives kept for one query, best ranked first; unset: all of the k"
+    )
     budget: PositiveInt | None = Field(None, description="failures kept for one direction, spread over queries")
     folds: int = Field(0, ge=0, description="cross-fitting: mine each fold with a retriever that never saw it")
-    memory_mb: PositiveInt = Field(2048, description="gallery features one searcher may hold; more is sharded")
+    memory_mb: PositiveInt = Field(2048, description="gallery features one FAISS index holds; more is sharded")
 
     @model_validator(mode="after")
     def _folds(self) -> MiningConfig:
@@ -167,7 +172,7 @@ class ObjectiveConfig(Section):
     placement: Placement = "local"
     local_weight: float = Field(1.0, ge=0.0)
     local_scale: float | None = Field(None, gt=0.0, description="own logit scale of the local grid; unset: the model's")
-    push_only: bool = False
+    push_only: bool = Field(False, description="local grids only push hard negatives apart, and pull nothing")
     paired_fallback: bool = Field(True, description="a direction without an edit takes the mined item's own pair")
 
 
@@ -196,7 +201,9 @@ class TrainingConfig(Section):
 
 
 class EvaluationConfig(Section):
-    split: Split = "test"
+    """What is measured. On `validation`, for tuning, the figures flatter: the best checkpoint is picked there."""
+
+    split: Literal["validation", "test"] = "test"
     bootstrap: PositiveInt = 1000
 
 
@@ -205,9 +212,11 @@ class Config(Section):
 
     name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     output: str = Field("runs", description="folder that holds run directories")
-    seed: int = 0
+    seed: Seed = 0
     strategy: Strategy = "repair"
-    controls: tuple[Control, ...] = ("vanilla_equal_compute",)
+    controls: tuple[Control, ...] = Field(
+        ("vanilla_equal_compute",), description="a list, or all (that differ from the round itself), or none"
+    )
     data: DataConfig
     retriever: RetrieverConfig = RetrieverConfig()
     base: TrainingConfig | None = Field(None, description="train the retriever from scratch first")
@@ -221,11 +230,41 @@ class Config(Section):
     pool: PoolConfig = PoolConfig()
     faults: FaultConfig = FaultConfig()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _named_controls(cls, tree: Any) -> Any:
+        """`controls: all` and `controls: none` as lists."""
+        if not isinstance(tree, dict) or tree.get("controls") not in ("all", "none"):
+            return tree
+        if tree["controls"] == "none":
+            return {**tree, "controls": []}
+        strategy, objective = tree.get("strategy", "repair"), tree.get("objective")
+        placement = objective.get("placement", "local") if isinstance(objective, dict) else "local"
+        same = {strategy, f"placement_{placement}", "vanilla_equal_steps" if strategy == "vanilla" else ""}
+        no_edits = strategy == "vanilla"
+        return {
+            **tree,
+            "controls": [c for c in CONTROLS if c not in same and not (no_edits and c.startswith("placement_"))],
+        }
+
     @model_validator(mode="after")
     def _consistent(self) -> Config:
         if self.mining.split == self.evaluation.split:
             raise ValueError(
                 f"mining.split and evaluation.split are both {self.evaluation.split!r}: that trains on test data"
+            )
+        if self.base is not None and self.retriever.pretrained is not None:
+            raise ValueError(
+                "retriever.pretrained and base are both set: take out base to repair those weights, "
+                "or retriever.pretrained to train from scratch"
+            )
+        placements = [control for control in self.controls if control.startswith("placement_")]
+        if self.strategy == "vanilla" and placements:
+            raise ValueError(f"controls: {placements[0]} places edited pairs, and strategy=vanilla makes none")
+        if self.objective.push_only and self.objective.placement != "local":
+            raise ValueError(
+                f"objective.push_only acts on local grids; objective.placement={self.objective.placement} "
+                "pulls edited pairs together in the global batch: set objective.placement=local"
             )
         if self.edit.image_editor == "scene" and self.data.world is None:
             raise ValueError("edit.image_editor=scene edits the demo's scenes only; set edit.image_editor=none")

@@ -7,17 +7,16 @@ column's meaning or a Ray option.
 from __future__ import annotations
 
 import shutil
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from repair_ray import tables
 from repair_ray.config import Config, ObjectiveConfig, Strategy, TrainingConfig, WorldConfig
-from repair_ray.engines.encoder import resolve_model
-from repair_ray.engines.retriever import RetrieverError, RetrieverSpec, is_file
+from repair_ray.engines.encoder import check_tag, resolve_model
+from repair_ray.engines.retriever import RetrieverError, RetrieverSpec, has_own_weights, is_file, weights_identity
 from repair_ray.evaluation.truth import measure_truth
-from repair_ray.run import Recipe, Run, RunError, read_json, write_json
+from repair_ray.run import Clock, Recipe, Run, RunError, read_json, write_json
 from repair_ray.stages.audit import audit
 from repair_ray.stages.edit import edit
 from repair_ray.stages.embed import embed
@@ -26,7 +25,7 @@ from repair_ray.stages.graph import Progress, quiet, start_ray
 from repair_ray.stages.ingest import CAPTIONS, IMAGES, image_store, ingest, source_digest, sources_of
 from repair_ray.stages.mine import fold_of, mine
 from repair_ray.summary import make_summary
-from repair_ray.synthesis.strategies import merged, paired_edits, random_failures
+from repair_ray.synthesis.strategies import merged_failures, paired_edits, random_failures
 from repair_ray.synthesis.training_set import training_set
 from repair_ray.training.data import TrainingItems, write_items
 from repair_ray.training.job import HISTORY, STATE_FOLDER, WEIGHTS, Job
@@ -35,6 +34,7 @@ from repair_ray.training.pairs import PairSet
 from repair_ray.world.generate import make_world
 
 WORLD = "data/world"
+CONFIG = "config.json"
 BASE = "base/training"
 ROUND = "round-1"
 PLAIN = ObjectiveConfig(placement="dispersed")
@@ -61,10 +61,14 @@ def run_config(config: Config, *, redo: list[str] | None = None, progress: Progr
 
 @dataclass(frozen=True)
 class Retriever:
-    """A retriever and the products that its weights come from (none for one that the config names)."""
+    """A retriever, and what its weights are known by: the products that they come from, or `weights`.
+
+    `weights` is the identity of those that the config names; None where they are made in the run, or random.
+    """
 
     spec: RetrieverSpec
-    parents: tuple[str, ...]
+    parents: tuple[str, ...] = ()
+    weights: str | None = None
 
 
 @dataclass
@@ -77,7 +81,9 @@ class Round:
 
     def run(self) -> dict[str, Any]:
         config = self.config
-        self._write_config()
+        # A run that is refused for changed settings keeps the config that its tables were made with.
+        if not (self.run_.folder / CONFIG).exists():
+            self._write_config()
         self._ingest()
         base = self._base()
         self._embed(f"{ROUND}/embeddings", base, tuple(dict.fromkeys((config.mining.split, config.evaluation.split))))
@@ -86,11 +92,12 @@ class Round:
         for control in config.controls:
             self._control(control, base)
         if config.data.world is not None and config.strategy in ("repair", "error_agnostic"):
-            measure_truth(self.run_, config, ROUND, image_store(self.run_.folder, config.data))
+            measure_truth(self.run_, ROUND, image_store(self.run_.folder, config.data))
+        self._write_config()
         return make_summary(self.run_, config, ROUND)
 
     def _write_config(self) -> None:
-        write_json(self.run_.folder / "config.json", self.config.model_dump(mode="json"))
+        write_json(self.run_.folder / CONFIG, self.config.model_dump(mode="json"))
 
     def _ingest(self) -> None:
         data, world = self.config.data, self.config.data.world
@@ -105,14 +112,30 @@ class Round:
 
     def _base(self) -> Retriever:
         """The retriever that is repaired: trained here first, or as the config names it."""
+        return self._named() if self.config.base is None else self._train(BASE, self._named(), self.config.base)
+
+    def _named(self) -> Retriever:
+        """The retriever that the config names; with random weights where the config asks for a base."""
         retriever = self.config.retriever
-        spec = RetrieverSpec(retriever.model, retriever.pretrained, retriever.precision)
-        if self.config.base is None:
-            return Retriever(spec, ())
-        return self._train(BASE, Retriever(replace(spec, weights=None), ()), self.config.base, PLAIN, None)
+        weights = retriever.pretrained
+        if weights is None and has_own_weights(retriever.model):
+            weights = retriever.model
+        if self.config.base is not None:
+            weights = None
+        spec = RetrieverSpec(retriever.model, weights, retriever.precision)
+        return Retriever(spec, weights=weights_identity(weights))
 
     def _embed(self, product: str, retriever: Retriever, splits: tuple[str, ...]) -> None:
-        embed(self.run_, self.config, product, retriever.spec, splits, retriever.parents, self.progress)
+        embed(
+            self.run_,
+            self.config,
+            product,
+            retriever.spec,
+            splits,
+            retriever.parents,
+            weights=retriever.weights,
+            progress=self.progress,
+        )
 
     def _variant(self, place: str, strategy: Strategy, base: Retriever, training: TrainingConfig) -> None:
         """Synthesise with one strategy, train on it, evaluate."""
@@ -131,7 +154,15 @@ class Round:
         measure: tuple[str, ...] = (),
     ) -> None:
         """Train and evaluate; `measure`: products that the length of the training was taken from."""
-        repaired = self._train(f"{place}/training", base, training, objective, edits, measure=measure)
+        repaired = self._train(
+            f"{place}/training",
+            base,
+            training,
+            objective=objective,
+            edits=edits,
+            splits=self._trained_splits(),
+            measure=measure,
+        )
         self._embed(f"{place}/evaluation", repaired, (self.config.evaluation.split,))
         evaluate(self.run_, self.config, f"{place}/metrics", f"{place}/evaluation")
 
@@ -154,11 +185,11 @@ class Round:
         if strategy == "vanilla":
             return None
         failures, verdicts, edits = f"{ROUND}/failures", f"{ROUND}/verdicts", f"{place}/edits"
-        self._mine(failures, embeddings, base)
+        self._mine(failures, embeddings)
         self._check_mined(failures)
         if strategy == "error_agnostic":
             random_failures(run, config, f"{place}/random_failures", failures)
-            failures, verdicts = f"{place}/random_failures", f"{place}/verdicts"
+            failures, verdicts = f"{place}/random_failures", f"{place}/random_verdicts"
         audit(run, config, verdicts, failures, self.progress)
         if strategy == "mined":
             paired_edits(run, config, edits, failures, verdicts)
@@ -166,12 +197,12 @@ class Round:
             edit(run, config, edits, verdicts, failures, embeddings, base.spec, self.progress)
         return edits
 
-    def _mine(self, failures: str, embeddings: str, base: Retriever) -> None:
+    def _mine(self, failures: str, embeddings: str) -> None:
         if not self.config.mining.folds:
             mine(self.run_, self.config, failures, embeddings, progress=self.progress)
             return
         parts = [self._mine_fold(fold) for fold in range(self.config.mining.folds)]
-        merged(self.run_, failures, tables.FAILURES, parts)
+        merged_failures(self.run_, self.config, failures, parts)
 
     def _mine_fold(self, fold: int) -> str:
         """Mine one fold with a retriever that was trained on the others."""
@@ -183,14 +214,13 @@ class Round:
             for row in images + captions
             if row["split"] == split and fold_of(row["group_id"], config.mining.folds) == fold
         ]
-        retriever = config.retriever
-        weights = None if config.base else retriever.pretrained
-        start = Retriever(RetrieverSpec(retriever.model, weights, retriever.precision), ())
         trained = self._train(
-            f"{place}/training", start, config.base or config.training, PLAIN, None, leave_out=frozenset(inside)
+            f"{place}/training", self._named(), config.base or config.training, leave_out=frozenset(inside)
         )
         self._embed(f"{place}/embeddings", trained, (split,))
-        mine(self.run_, config, f"{place}/failures", f"{place}/embeddings", ids=inside, progress=self.progress)
+        # The budget is for all folds together.
+        whole = config.model_copy(update={"mining": config.mining.model_copy(update={"budget": None})})
+        mine(self.run_, whole, f"{place}/failures", f"{place}/embeddings", ids=inside, progress=self.progress)
         return f"{place}/failures"
 
     def _control(self, control: str, base: Retriever) -> None:
@@ -220,8 +250,10 @@ class Round:
         product: str,
         start: Retriever,
         training: TrainingConfig,
-        objective: ObjectiveConfig,
-        edits: str | None,
+        *,
+        objective: ObjectiveConfig = PLAIN,
+        edits: str | None = None,
+        splits: tuple[str, ...] = ("train",),
         leave_out: frozenset[str] = frozenset(),
         measure: tuple[str, ...] = (),
     ) -> Retriever:
@@ -230,12 +262,12 @@ class Round:
         outcome = training.model_dump(
             mode="json", exclude={"workers", "cpus_per_worker", "use_gpu", "image_cache_mb", "decode_threads"}
         )
-        splits = tuple(dict.fromkeys(("train", config.mining.split))) if edits else ("train",)
         settings = {
             "training": outcome,
             "objective": objective.model_dump(mode="json"),
-            "retriever": {"model": start.spec.model, "weights": None if start.parents else start.spec.weights},
+            "retriever": {"model": start.spec.model, "weights": start.weights},
             "splits": list(splits),
+            "left_out": tables.row_id(*sorted(leave_out)) if leave_out else None,
             "seed": config.seed,
         }
         recipe = Recipe(settings, (IMAGES, CAPTIONS, *start.parents, *((edits,) if edits else ()), *measure))
@@ -256,19 +288,31 @@ class Round:
                 store=self._store_settings(),
                 seed=config.seed,
             )
-            begun = time.monotonic()
-            record = train(job, self.progress)
+            clock = run.clock(product)
+            record = train(job, self._timed(clock))
             facts = {key: value for key, value in record.items() if key != "history"}
-            seconds = time.monotonic() - begun
             corrected = sum(not pair.fallback for pair in pairs.corrected)
-            run.finish(product, recipe, seconds, rows=record["items_encoded"], training=facts, corrected=corrected)
+            rows = record["items_encoded"]
+            run.finish(product, recipe, clock.seconds, rows=rows, training=facts, corrected=corrected)
             # Only now: a run that is killed before has its checkpoints to go on from.
             shutil.rmtree(folder / STATE_FOLDER, ignore_errors=True)
         return Retriever(replace(start.spec, weights=str(folder / WEIGHTS)), (product,))
 
+    def _timed(self, clock: Clock) -> Progress:
+        def tell(name: str, done: int, total: int) -> None:
+            clock.keep()
+            self.progress(name, done, total)
+
+        return tell
+
+    def _trained_splits(self) -> tuple[str, ...]:
+        """What every fine-tuning trains on, the round's and its controls': the split that was mined with it."""
+        return tuple(dict.fromkeys(("train", self.config.mining.split)))
+
     def _training_images(self) -> int:
         rows = self.run_.read(IMAGES, ["split", "status"]).to_pylist()
-        return sum(row["split"] == "train" and row["status"] == tables.OK for row in rows)
+        splits = self._trained_splits()
+        return sum(row["split"] in splits and row["status"] == tables.OK for row in rows)
 
     def _validation_set(self, folder: Path, trained_on: tuple[str, ...]) -> str | None:
         """The folder of the validation set; None where there is none, or where it is trained on: the last step wins."""
@@ -296,11 +340,16 @@ def _reasons(manifest: dict[str, Any]) -> str:
 
 def _check_retriever(config: Config) -> None:
     """Raises `RetrieverError` or `RunError` for an unknown model and for weights that are not there; builds nothing."""
-    resolve_model(config.retriever.model)
-    weights = config.retriever.pretrained
-    if config.base is None and weights is None:
-        raise RunError("retriever.pretrained is unset: name weights, or add a base section to train from scratch")
-    if weights is not None and is_file(weights) and not Path(weights).is_file():
+    model, weights = config.retriever.model, config.retriever.pretrained
+    resolve_model(model)
+    if weights is None:
+        if config.base is None and not has_own_weights(model):
+            raise RunError("retriever.pretrained is unset: name weights, or add a base section to train from scratch")
+    elif has_own_weights(model):
+        raise RunError(f"retriever.pretrained is set, and retriever.model {model} has its own weights: unset one")
+    elif not is_file(weights):
+        check_tag(model, weights)
+    elif not Path(weights).is_file():
         raise RetrieverError(f"retriever.pretrained: no checkpoint at {weights}")
 
 

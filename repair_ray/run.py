@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from repair_ray.tables import Table
 
 MANIFEST = "manifest.json"
 MAX_ROWS_PER_FILE = 1_000_000
+MAX_REASONS = 50
 
 
 class RunError(Exception):
@@ -118,6 +119,14 @@ class Run:
             write_json(folder / "begun.json", {"recipe": basis, "started": time.time(), "seconds": 0.0})
         return False
 
+    def clock(self, product: str) -> Clock:
+        """The seconds spent on a product that is being made."""
+        return Clock(self.path(product) / "begun.json")
+
+    def made_from(self, product: str) -> dict[str, str]:
+        """The tables that an `edits` table was made from, as `failures` and `verdicts`; empty where there is none."""
+        return dict((self.manifest(product) or {}).get("made_from", {}))
+
     def finish(self, product: str, recipe: Recipe, seconds: float, **facts: Any) -> None:
         """Write the manifest: from now on the product exists."""
         basis = self._basis(recipe)
@@ -191,13 +200,34 @@ class Run:
         return json.loads(json.dumps({"settings": recipe.settings, "version": recipe.version, "parents": parents}))
 
 
+class Clock:
+    """Seconds spent on a product, in this process and in earlier ones that were killed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._record = read_json(path) or {}
+        self._start = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return float(self._record.get("seconds", 0.0)) + time.monotonic() - self._start
+
+    def keep(self, **facts: Any) -> None:
+        """Write the seconds down, for a process that goes on after this one was killed."""
+        write_json(self._path, {**self._record, **facts, "seconds": self.seconds})
+
+
 def count_statuses(table: pa.Table) -> tuple[dict[str, int], dict[str, int]]:
-    """Rows by status, and rows by reason where there is one."""
+    """Rows by status, and rows by reason where there is one; rare reasons beyond the 50th are counted as one."""
     counts = []
     for column in ("status", "reason"):
         values = table[column].value_counts().to_pylist() if column in table.column_names else []
         counts.append({item["values"]: item["counts"] for item in values if item["values"]})
-    return counts[0], dict(sorted(counts[1].items(), key=lambda item: -item[1])[:50])
+    ordered = sorted(counts[1].items(), key=lambda item: -item[1])
+    reasons = dict(ordered[:MAX_REASONS])
+    if ordered[MAX_REASONS:]:
+        reasons[f"{len(ordered) - MAX_REASONS} other reasons"] = sum(count for _, count in ordered[MAX_REASONS:])
+    return counts[0], reasons
 
 
 def fingerprint(basis: dict[str, Any]) -> str:
@@ -244,9 +274,3 @@ def write_json(path: Path, value: Any) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
-
-
-def timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    """Run `work`; its result and the seconds it took."""
-    start = time.monotonic()
-    return work(), time.monotonic() - start

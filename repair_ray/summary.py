@@ -46,7 +46,9 @@ def make_summary(run: Run, config: Config, place: str) -> dict[str, Any]:
 
 
 def _round(run: Run, place: str) -> dict[str, Any]:
-    failures, verdicts, edits = (_rows(run, f"{place}/{name}") for name in ("failures", "verdicts", "edits"))
+    made_from = run.made_from(f"{place}/edits")
+    failures, verdicts = (_rows(run, made_from[name]) if made_from else [] for name in ("failures", "verdicts"))
+    edits = _rows(run, f"{place}/edits")
     kinds = {direction: Counter[str]() for direction in ("i2t", "t2i")}
     for row in verdicts:
         if row["status"] == tables.OK:

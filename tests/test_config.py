@@ -133,7 +133,13 @@ def test_every_wrong_key_is_listed() -> None:
     ("tree", "message"),
     [
         ({"mining": {"split": "test"}}, "mining.split and evaluation.split are both 'test'"),
-        ({"evaluation": {"split": "train"}}, "mining.split and evaluation.split are both 'train'"),
+        ({"evaluation": {"split": "train"}}, "evaluation.split='train': input should be 'validation' or 'test'"),
+        ({"mining": {"split": "validation"}, "evaluation": {"split": "validation"}}, "are both 'validation'"),
+        ({"mining": {"directions": []}}, "mining.directions=[]"),
+        ({"seed": -1}, "seed=-1"),
+        ({"base": {}, "retriever": {"pretrained": "openai"}}, "retriever.pretrained and base are both set"),
+        ({"strategy": "vanilla", "controls": ["placement_local"]}, "placement_local places edited pairs"),
+        ({"objective": {"push_only": True, "placement": "both"}}, "objective.push_only acts on local grids"),
         ({"edit": {"image_editor": "scene"}}, "edit.image_editor=scene edits the demo's scenes only"),
         ({"training": {"batch_size": 10, "workers": 3}}, "training.batch_size=10 does not divide over"),
         ({"base": {"batch_size": 10, "workers": 4}}, "base.batch_size=10 does not divide over base.workers=4"),
@@ -175,3 +181,21 @@ def test_settings_do_not_change_after_loading() -> None:
 def test_a_config_survives_its_own_json() -> None:
     config = parse_config({**DATA, "controls": list(CONTROLS), "base": {}, "faults": {"poison": {"a": "raise"}}})
     assert Config.model_validate(config.model_dump(mode="json")) == config
+
+
+@pytest.mark.parametrize(
+    ("tree", "left_out"),
+    [
+        ({}, {"placement_local"}),
+        ({"objective": {"placement": "dispersed"}}, {"placement_dispersed"}),
+        ({"strategy": "mined"}, {"mined", "placement_local"}),
+        (
+            {"strategy": "vanilla"},
+            {"vanilla_equal_steps", "placement_local", "placement_dispersed", "placement_both"},
+        ),
+    ],
+)
+def test_all_controls_are_those_that_differ_from_the_round(tree: dict[str, Any], left_out: set[str]) -> None:
+    config = parse_config({**DATA, **tree, "controls": "all"})
+    assert set(config.controls) == set(CONTROLS) - left_out
+    assert parse_config({**DATA, "controls": "none"}).controls == ()

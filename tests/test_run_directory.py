@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from repair_ray import tables
-from repair_ray.run import MANIFEST, Recipe, Run, RunError, read_json, write_json
+from repair_ray.run import MANIFEST, Recipe, Run, RunError, count_statuses, read_json, write_json
 
 LOCK_HOLDER = """
 import sys
@@ -262,3 +262,23 @@ def test_json_files(tmp_path: Path) -> None:
     assert read_json(path) == {"a": "\u732b", "b": 1}
     assert "\u732b" in path.read_text(encoding="utf-8")
     assert [found.name for found in tmp_path.iterdir()] == ["a.json"], "no temporary file is left"
+
+
+def test_rare_reasons_are_counted_together() -> None:
+    rows = [{"status": "rejected", "reason": f"r{min(n, 60)}"} for n in range(70)]
+    statuses, reasons = count_statuses(pa.Table.from_pylist(rows))
+    assert statuses == {"rejected": 70} and sum(reasons.values()) == 70
+    assert len(reasons) == 51 and reasons["r60"] == 10 and reasons["11 other reasons"] == 11
+
+
+def test_seconds_of_killed_processes_count(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.ready("a", Recipe({}))
+    run.clock("a").keep(total=3)
+    begun = tmp_path / "a" / "begun.json"
+    write_json(begun, {**(read_json(begun) or {}), "seconds": 100.0})
+    clock = run.clock("a")
+    clock.keep()
+    clock.keep()
+    assert 100 <= clock.seconds < 110 and 100 <= (read_json(begun) or {})["seconds"] < 110
+    assert (read_json(begun) or {})["total"] == 3 and not run.ready("a", Recipe({}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,32 +15,37 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torchvision import transforms
 
-from repair_ray.engines.retriever import RetrieverError, RetrieverSpec, is_file
+from repair_ray.engines.retriever import RetrieverError, RetrieverSpec, has_own_weights, is_file
 
+OPEN_CLIP_CONFIG = "open_clip_config.json"
 PACKAGED_MODELS = Path(__file__).parent / "models"
 
 
 def build_model(spec: RetrieverSpec, device: str = "cpu", seed: int = 0) -> nn.Module:
     """Build an open_clip model, with its weights when the spec names any.
 
-    Checkpoints are `.safetensors` or `.pt` (loaded with `weights_only=True`). Without weights the initialisation is
-    drawn from `seed`.
+    Checkpoints are `.safetensors` or `.pt` (loaded with `weights_only=True`); pixels are prepared as the
+    `open_clip_config.json` beside a checkpoint says, where there is one. Without weights the initialisation is drawn
+    from `seed`.
 
     Raises:
         RetrieverError: unknown model, tag or file, or a checkpoint that does not fit the model.
     """
     name = resolve_model(spec.model)
     torch.manual_seed(seed)
+    file = Path(spec.weights) if spec.weights and spec.weights != name and is_file(spec.weights) else None
     try:
-        model = open_clip.create_model(name, precision=spec.precision, device=device, output_dict=True)
-        if spec.weights is None:
-            pass
-        elif is_file(spec.weights):
-            _load(model, Path(spec.weights))
-        else:
-            model = open_clip.create_model(
-                name, pretrained=spec.weights, precision=spec.precision, device=device, output_dict=True
-            )
+        model = open_clip.create_model(
+            name,
+            pretrained=None if file or spec.weights == name else spec.weights,
+            load_weights=spec.weights is not None and file is None,
+            precision=spec.precision,
+            device=device,
+            output_dict=True,
+            force_preprocess_cfg=_preprocessing_of(file) if file else None,
+        )
+        if file:
+            _load(model, file)
     except RetrieverError:
         raise
     except Exception as error:
@@ -62,9 +68,12 @@ def resolve_model(model: str) -> str:
         if path.stem not in open_clip.list_models():
             raise RetrieverError(f"{path} is no open_clip model config: embed_dim, vision_cfg and text_cfg are needed")
         return path.stem
-    if model not in open_clip.list_models() and "/" not in model and ":" not in model:
+    if model.startswith("local-dir:") and not (Path(model.removeprefix("local-dir:")) / OPEN_CLIP_CONFIG).is_file():
+        raise RetrieverError(f"retriever.model {model!r}: there is no {OPEN_CLIP_CONFIG} in that folder")
+    if not has_own_weights(model) and model not in open_clip.list_models():
         raise RetrieverError(
-            f"unknown retriever.model {model!r}: take a name of open_clip.list_models() or a JSON path"
+            f"unknown retriever.model {model!r}: take a name of open_clip.list_models(), the path of a model-config "
+            "JSON, hf-hub:org/name or local-dir:/folder"
         )
     return model
 
@@ -81,6 +90,44 @@ def _load(model: nn.Module, path: Path) -> None:
         model.load_state_dict(state)
     except RuntimeError as error:
         raise RetrieverError(f"checkpoint {path} does not fit the model: {str(error)[:500]}") from None
+
+
+def check_tag(model: str, tag: str) -> None:
+    """Raises `RetrieverError` for a pretrained tag that the model lacks, or whose activation is another."""
+    name = resolve_model(model)
+    tags = open_clip.list_pretrained_tags_by_model(name)
+    if tag not in tags:
+        known = ", ".join(tags) or "none"
+        raise RetrieverError(f"retriever.pretrained={tag}: no file, and no tag of {model}; its tags: {known}")
+    ours = bool((open_clip.get_model_config(name) or {}).get("quick_gelu"))
+    theirs = bool((open_clip.get_pretrained_cfg(name, tag) or {}).get("quick_gelu"))
+    if ours != theirs:
+        # open_clip only warns, and each feature would come from the wrong activation.
+        other = f"{model}-quickgelu" if theirs else model.removesuffix("-quickgelu")
+        raise RetrieverError(
+            f"retriever.pretrained={tag} was trained with{'' if theirs else 'out'} QuickGELU: "
+            f"set retriever.model={other}"
+        )
+
+
+def save_config(model: nn.Module, name: str, folder: Path) -> None:
+    """Write `open_clip_config.json`: with the weights beside it, `local-dir:<folder>` is a whole open_clip model."""
+    visual: Any = model.visual
+    config = {
+        "model_cfg": open_clip.get_model_config(resolve_model(name)),
+        "preprocess_cfg": getattr(visual, "preprocess_cfg", {}),
+    }
+    (folder / OPEN_CLIP_CONFIG).write_text(json.dumps(config, indent=1), encoding="utf-8")
+
+
+def _preprocessing_of(checkpoint: Path) -> dict[str, Any] | None:
+    path = checkpoint.parent / OPEN_CLIP_CONFIG
+    if not path.is_file():
+        return None
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")).get("preprocess_cfg") or {})
+    except (OSError, ValueError, AttributeError) as error:
+        raise RetrieverError(f"{path} is not an open_clip config: {error}") from None
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
@@ -120,16 +167,26 @@ class Preprocess:
         """int64 `[N, L]`; a text past the context is cut and keeps its end-of-text token."""
         return cast(Tensor, self.tokenizer(texts))
 
-    def length(self, text: str) -> int:
-        """Tokens of a text with its start and end tokens, before any cut."""
-        if hasattr(self.tokenizer, "encode"):
-            return len(self.tokenizer.encode(text)) + 2
-        # open_clip's wrappers of Hugging Face tokenizers: their own adds the special tokens itself.
-        return len(self.tokenizer.tokenizer(text)["input_ids"])
-
     def truncated(self, text: str) -> bool:
         """Whether part of the text lies beyond the context."""
-        return self.length(text) > self.context_length
+        return len(self._ids(text)) > self.context_length
+
+    def sees_change(self, source: str, edited: str) -> bool:
+        """Whether all of what tells `edited` from `source` lies within the context."""
+        before, after = self._ids(source), self._ids(edited)
+        if len(after) <= self.context_length:
+            return True
+        pairs = enumerate(zip(reversed(before), reversed(after), strict=False))
+        common = next((i for i, (a, b) in pairs if a != b), min(len(before), len(after)))
+        # The last place of a cut text is its end token's.
+        return len(after) - common <= self.context_length - 1
+
+    def _ids(self, text: str) -> list[int]:
+        """Token ids with start and end tokens, before any cut."""
+        if hasattr(self.tokenizer, "encode"):
+            return [0, *self.tokenizer.encode(text), 0]
+        # open_clip's wrappers of Hugging Face tokenizers: their own adds the special tokens itself.
+        return list(self.tokenizer.tokenizer(text)["input_ids"])
 
 
 class Encoder:

@@ -7,14 +7,11 @@ business of `repair_ray.stages`. Nothing here imports Ray, and nothing here know
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol
 
 Direction = Literal["i2t", "t2i"]
 Judgement = Literal["valid", "benign_match", "bad_ground_truth", "unsure"]
 ErrorType = Literal["object", "attribute", "count", "relation", "action", "hallucination"]
-
-JUDGEMENTS: tuple[str, ...] = get_args(Judgement)
-ERROR_TYPES: tuple[str, ...] = get_args(ErrorType)
 
 
 @dataclass(frozen=True)

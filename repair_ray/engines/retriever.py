@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +13,28 @@ class RetrieverError(Exception):
 
 @dataclass(frozen=True)
 class RetrieverSpec:
-    """What identifies a retriever. `weights` is an open_clip pretrained tag or a file; None: random weights."""
+    """What identifies a retriever.
+
+    `weights` is an open_clip pretrained tag or a file; None: random weights. For a model that has its own
+    (`has_own_weights`) it is the model's name, or a file.
+    """
 
     model: str
     weights: str | None = None
     precision: str = "fp32"
+
+
+def weights_identity(weights: str | None) -> str | None:
+    """What tells weights that a config names apart: the tag, or the file's content as `sha256:<16 hex digits>`."""
+    if weights is None or not Path(weights).is_file():
+        return weights
+    with open(weights, "rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
+
+
+def has_own_weights(model: str) -> bool:
+    """Whether the model's name says where its weights lie (`hf-hub:org/name`, `local-dir:/folder`)."""
+    return model.startswith(("hf-hub:", "local-dir:"))
 
 
 def is_file(weights: str) -> bool:

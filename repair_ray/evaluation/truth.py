@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from repair_ray.config import Config
 from repair_ray.data.store import ImageStore
 from repair_ray.run import Recipe, Run
 from repair_ray.tables import OK
@@ -17,7 +16,7 @@ from repair_ray.world.truth import caption_difference, describes, edit_distance
 Row = dict[str, Any]
 
 
-def measure_truth(run: Run, config: Config, place: str, store: ImageStore) -> None:
+def measure_truth(run: Run, place: str, store: ImageStore) -> None:
     """Measure audit and edits of a round against the scenes; keeps the figures as the facts of `<place>/truth`.
 
     Precision: of the failures judged valid, how many are truly wrong. Recall: of the truly wrong, how many were judged
@@ -25,17 +24,16 @@ def measure_truth(run: Run, config: Config, place: str, store: ImageStore) -> No
     accepted edit changed (mean), and the share that changed no more than three. All but the means in percent.
     """
     product = f"{place}/truth"
-    recipe = Recipe({}, (f"{place}/failures", f"{place}/verdicts", f"{place}/edits"))
+    edited = f"{place}/edits"
+    mined, audited = run.made_from(edited)["failures"], run.made_from(edited)["verdicts"]
+    recipe = Recipe({}, (mined, audited, edited))
     if run.ready(product, recipe):
         return
     start = time.monotonic()
     look = _Look(run, store)
-    failures = {row["failure_id"]: row for row in run.read(f"{place}/failures").to_pylist() if row["status"] == OK}
-    judged = [
-        (row["status"] == OK, look.wrong(failures[row["failure_id"]]))
-        for row in run.read(f"{place}/verdicts").to_pylist()
-    ]
-    edits = [row for row in run.read(f"{place}/edits").to_pylist() if row["status"] == OK and row["kind"] == "edited"]
+    failures = {row["failure_id"]: row for row in run.read(mined).to_pylist() if row["status"] == OK}
+    judged = [(row["status"] == OK, look.wrong(failures[row["failure_id"]])) for row in run.read(audited).to_pylist()]
+    edits = [row for row in run.read(edited).to_pylist() if row["status"] == OK and row["kind"] == "edited"]
     checked = {
         direction: [look.edit(row) for row in edits if row["direction"] == direction] for direction in ("i2t", "t2i")
     }

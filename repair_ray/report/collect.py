@@ -32,6 +32,7 @@ def collect(run: Run, summary: dict[str, Any], data: DataConfig) -> dict[str, An
         "failures": shown.get("failures", {}),
         "grids": shown.get("grids", []),
         "connectivity": shown.get("connectivity"),
+        "placement": ((summary.get("config") or {}).get("objective") or {}).get("placement", "local"),
         "stages": summary.get("stages") or [],
         "bad_rows": results.bad_rows(summary),
         "training": [_training(name, record) for name, record in (summary.get("training") or {}).items()],
@@ -105,7 +106,7 @@ def _round(made: dict[str, Any], number: int) -> Row:
     return {
         "number": number,
         "failures": [(results.DIRECTIONS.get(d, d), n) for d, n in (made.get("failures") or {}).items()],
-        "verdicts": bars(made.get("verdicts") or {}),
+        "verdicts": bars({judgement.replace("_", " "): n for judgement, n in (made.get("verdicts") or {}).items()}),
         "error_types": [
             {"direction": results.DIRECTIONS.get(d, d), "bars": bars(types)}
             for d, types in (made.get("error_types") or {}).items()
@@ -149,7 +150,9 @@ def _shown(run: Run, summary: dict[str, Any], data: DataConfig, rounds: int) -> 
     rows, pictures = DataRows(run), Pictures(run, data)
     shown: dict[str, Any] = {}
     for number in range(rounds, 0, -1):
-        failures, verdicts, edits = (f"round-{number}/{name}" for name in ("failures", "verdicts", "edits"))
+        edits = f"round-{number}/edits"
+        made_from = run.made_from(edits)
+        failures, verdicts = (made_from.get(name, f"round-{number}/{name}") for name in ("failures", "verdicts"))
         if run.manifest(failures) is None:
             continue
         judged = verdicts if run.manifest(verdicts) is not None else None

@@ -48,7 +48,8 @@ class MakeCandidates(RowStage):
         case = language_case(row)
         if row["direction"] == "t2i" and self._editor is None:
             return {**row, "kind": tables.PAIRED, "candidates": []}
-        verdict = Verdict(row["judgement"] or "valid", mismatches_of(row))
+        # Whatever got here is to be edited: what the audit judged otherwise only comes with selection.audit=false.
+        verdict = Verdict("valid", mismatches_of(row))
         instruction = self._backend.instruct(case, verdict)
         row = {**row, "kind": tables.EDITED, "instruction": instruction.text, "candidates": []}
         if not instruction.feasible:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,18 @@ from repair_ray.stages.rows import Row
 from repair_ray.stages.vectors import read_embeddings
 
 
+def passed(run: Run, failures: str, verdicts: str, *, audit: bool) -> list[Row]:
+    """Failures that go on, with `judgement` and `mismatches`: those judged valid, or, without `audit`, all judged."""
+    judged = {row["failure_id"]: row for row in run.read(verdicts).to_pylist()}
+    table = run.read(failures)
+    rows = []
+    for failure in table.filter(pc.equal(table["status"], tables.OK)).to_pylist():
+        verdict = judged[failure["failure_id"]]
+        if verdict["status"] == tables.OK or (not audit and verdict["status"] != tables.ERROR):
+            rows.append({**failure, "judgement": verdict["judgement"], "mismatches": verdict["mismatches"]})
+    return rows
+
+
 def make_cases(run: Run, failures: list[Row], split: str, embeddings: str | None = None) -> pa.Table:
     """`CASES` rows for failures (with `judgement` and `mismatches` where a failure carries them).
 
@@ -24,11 +37,23 @@ def make_cases(run: Run, failures: list[Row], split: str, embeddings: str | None
     """
     images = {row["image_id"]: row for row in _of_split(run.read(IMAGES), split)}
     captions = {row["caption_id"]: row for row in _of_split(run.read(CAPTIONS), split)}
-    texts = defaultdict(list)
-    for caption in sorted(captions.values(), key=lambda row: (row["image_id"], row["position"])):
-        texts[caption["image_id"]].append(caption["text"])
+    texts = _texts_of(images, captions)
     vectors = _vectors(run, embeddings, split) if embeddings else {}
     return tables.to_table([_case(row, images, captions, texts, vectors) for row in failures], tables.CASES)
+
+
+def _texts_of(images: dict[str, Row], captions: dict[str, Row]) -> dict[str, list[str]]:
+    """What is known of each picture: its own captions, then those of other pictures of its group, each text once."""
+    own: dict[str, list[str]] = defaultdict(list)
+    for caption in sorted(captions.values(), key=lambda row: (row["image_id"], row["position"])):
+        own[caption["image_id"]].append(caption["text"])
+    groups: dict[str, list[str]] = defaultdict(list)
+    for image in sorted(images):
+        groups[images[image]["group_id"]].append(image)
+    return {
+        image: list(dict.fromkeys([*own[image], *(text for other in groups[row["group_id"]] for text in own[other])]))
+        for image, row in images.items()
+    }
 
 
 def _of_split(table: pa.Table, split: str) -> list[Row]:
@@ -47,7 +72,7 @@ def _case(
     row: Row,
     images: dict[str, Row],
     captions: dict[str, Row],
-    texts: dict[str, list[str]],
+    texts: Mapping[str, list[str]],
     vectors: dict[str, np.ndarray],
 ) -> Row:
     i2t = row["direction"] == "i2t"

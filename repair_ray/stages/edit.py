@@ -8,14 +8,13 @@ from __future__ import annotations
 from dataclasses import asdict
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from repair_ray import tables
 from repair_ray.config import Config
 from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.run import Recipe, Run
 from repair_ray.stages.candidates import DRAFTS, MakeCandidates
-from repair_ray.stages.cases import make_cases
+from repair_ray.stages.cases import make_cases, passed
 from repair_ray.stages.embed import device_of
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
 from repair_ray.stages.select import SelectCandidate, within_quota
@@ -70,16 +69,11 @@ def edit(
         lambda: _cases(run, config, failures, verdicts, embeddings),
         faults=config.faults,
         finish=lambda table: within_quota(table, config.selection),
+        facts={"made_from": {"failures": failures, "verdicts": verdicts}},
         progress=progress,
     )
 
 
 def _cases(run: Run, config: Config, failures: str, verdicts: str, embeddings: str) -> pa.Table:
-    judged = {row["failure_id"]: row for row in run.read(verdicts).to_pylist()}
-    table = run.read(failures)
-    rows = []
-    for failure in table.filter(pc.equal(table["status"], tables.OK)).to_pylist():
-        verdict = judged[failure["failure_id"]]
-        if verdict["status"] == tables.OK or (not config.selection.audit and verdict["status"] != tables.ERROR):
-            rows.append({**failure, "judgement": verdict["judgement"], "mismatches": verdict["mismatches"]})
+    rows = passed(run, failures, verdicts, audit=config.selection.audit)
     return make_cases(run, rows, config.mining.split, embeddings)

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from repair_ray import tables
-from repair_ray.config import Config, DataConfig
+from repair_ray.config import Config, DataConfig, FaultConfig
 from repair_ray.data.images import ImageProblem
 from repair_ray.engines.encoder import Encoder
 from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.run import Recipe, Run
-from repair_ray.stages.graph import Progress, Step, quiet, run_graph
+from repair_ray.stages.graph import Progress, Step, check_errors, quiet, run_graph
 from repair_ray.stages.ingest import CAPTIONS, IMAGES, image_store
 from repair_ray.stages.rows import Row, RowStage
 
@@ -64,10 +64,19 @@ def embed(
     spec: RetrieverSpec,
     splits: tuple[str, ...],
     parents: tuple[str, ...],
+    *,
+    weights: str | None = None,
     progress: Progress = quiet,
 ) -> None:
-    """Make an `embeddings` table; `parents` names what the retriever's weights come from."""
-    settings = {"retriever": {"model": spec.model, "precision": spec.precision}, "splits": list(splits)}
+    """Make an `embeddings` table.
+
+    The retriever's weights are known by `parents`, the products that they come from, or, where the config names them,
+    by `weights`.
+    """
+    settings = {
+        "retriever": {"model": spec.model, "precision": spec.precision, "weights": weights},
+        "splits": list(splits),
+    }
     arguments = {
         "folder": str(run.folder),
         "data": config.data.model_dump(mode="json"),
@@ -83,9 +92,17 @@ def embed(
         [Step(EmbedItems, tables.EMBEDDINGS.schema, arguments, config.pool)],
         lambda: _items(run, splits),
         faults=config.faults,
+        finish=lambda table: _each_kind(table, config.faults, product),
         facts={"model": spec.model, "weights": spec.weights},
         progress=progress,
     )
+
+
+def _each_kind(table: pa.Table, faults: FaultConfig, product: str) -> pa.Table:
+    # Captions outnumber pictures, so that all pictures together may be less than the limit over both.
+    for kind in (tables.IMAGE, tables.CAPTION):
+        check_errors(table.filter(pc.equal(table["kind"], kind)), faults, product, f"{kind}s")
+    return table
 
 
 def _items(run: Run, splits: tuple[str, ...]) -> pa.Table:

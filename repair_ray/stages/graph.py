@@ -11,7 +11,6 @@ import logging
 import os
 import shutil
 import threading
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from ray.data.checkpoint import CheckpointConfig
 
 from repair_ray import tables
 from repair_ray.config import FaultConfig, PoolConfig
-from repair_ray.run import Recipe, Run, RunError, read_json, write_json
+from repair_ray.run import Clock, Recipe, Run, RunError
 from repair_ray.stages.rows import RowStage
 from repair_ray.tables import Table
 
@@ -84,21 +83,18 @@ def run_graph(
     """
     if run.ready(product, recipe):
         return
-    start = time.monotonic()
-    # What earlier, killed runs of this graph have spent already counts.
-    earlier = (read_json(run.path(product) / "begun.json") or {}).get("seconds", 0.0)
+    clock = run.clock(product)
     work = run.path(product) / "half-made"
     source, sink = work / "input", work / "rows"
     total = _write_input(source / "input.parquet", make_input, product)
     shutil.rmtree(work / "markers", ignore_errors=True)
     _check_schedulable(steps, product)
-    with _Watch(sink, product, total, progress):
+    with _Watch(sink, product, total, progress, clock):
         _execute(source, sink, work, kind, steps, faults)
     made = pq.read_table(sink, schema=kind.schema)
     _reconcile(made, source / "input.parquet", kind, product)
-    _check_errors(made, faults, product)
-    seconds = time.monotonic() - start + earlier
-    run.commit(product, recipe, kind, finish(made), seconds, input_rows=total, **(facts or {}))
+    check_errors(made, faults, product)
+    run.commit(product, recipe, kind, finish(made), clock.seconds, input_rows=total, **(facts or {}))
     shutil.rmtree(work, ignore_errors=True)
     progress(product, total, total)
 
@@ -190,26 +186,28 @@ def _reconcile(made: pa.Table, source: Path, kind: Table, product: str) -> None:
         raise RunError(f"{product}: {missing} of {len(asked)} rows never arrived; start again with --redo {product}")
 
 
-def _check_errors(made: pa.Table, faults: FaultConfig, product: str) -> None:
+def check_errors(made: pa.Table, faults: FaultConfig, product: str, what: str = "rows") -> None:
+    """Raises `RunError` when more rows failed than `faults.max_error_rate` allows."""
     bad = made.filter(pc.equal(made["status"], tables.ERROR))
     if len(bad) > faults.max_error_rate * len(made):
         reasons = bad["reason"].value_counts().to_pylist()
         worst = max(reasons, key=lambda item: item["counts"])
         raise RunError(
-            f"{product}: {len(bad)} of {len(made)} rows failed, more than "
-            f"faults.max_error_rate={faults.max_error_rate:g}; most often: {worst['values']}"
+            f"{product}: {len(bad)} of {len(made)} {what} failed, more than "
+            f"faults.max_error_rate={faults.max_error_rate:g}; most often: {worst['values']}. "
+            f"Mend the cause and start again with --redo {product}"
         )
 
 
 class _Watch:
     """Tells how many rows have reached the sink, while a graph runs, and keeps the time spent for a resumed run."""
 
-    def __init__(self, sink: Path, product: str, total: int, progress: Progress) -> None:
+    def __init__(self, sink: Path, product: str, total: int, progress: Progress, clock: Clock) -> None:
+        self._clock = clock
         self._sink, self._product, self._total, self._progress = sink, product, total, progress
         self._counted: dict[str, int] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True)
-        self._begun = sink.parent.parent / "begun.json"
 
     def __enter__(self) -> None:
         self._progress(self._product, 0, self._total)
@@ -220,9 +218,6 @@ class _Watch:
         self._thread.join()
 
     def _loop(self) -> None:
-        start = time.monotonic()
-        record = read_json(self._begun) or {}
-        before = record.get("seconds", 0.0)
         while not self._stop.wait(0.5):
             for path in self._sink.glob("*.parquet"):
                 if path.name not in self._counted:
@@ -231,10 +226,10 @@ class _Watch:
                     except (OSError, pa.ArrowInvalid):
                         continue  # still being written
             self._progress(self._product, min(sum(self._counted.values()), self._total), self._total)
-            write_json(self._begun, {**record, "seconds": before + time.monotonic() - start, "total": self._total})
+            self._clock.keep(total=self._total)
 
 
-def start_ray(address: str | None = None) -> None:
+def start_ray() -> None:
     """Connect to a cluster (`RAY_ADDRESS` counts), or start Ray on this machine; does nothing when it runs."""
     for name in ("ray", "ray.data", "ray.train", "ray.tune"):
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -247,7 +242,7 @@ def start_ray(address: str | None = None) -> None:
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     for name, value in MALLOC.items():
         os.environ.setdefault(name, value)
-    address = address or os.environ.get("RAY_ADDRESS")
+    address = os.environ.get("RAY_ADDRESS")
     # A graph needs a logical CPU for each pool and one for what feeds them: a small machine is told that it has four.
     cpus = None if address else max(MIN_LOCAL_CPUS, os.cpu_count() or 1)
     ray.init(

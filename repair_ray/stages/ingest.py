@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from repair_ray import tables
 from repair_ray.config import Config, DataConfig
+from repair_ray.data.files import expand, filesystem
 from repair_ray.data.images import ImageProblem, pixel_hash
 from repair_ray.data.readers import read
 from repair_ray.data.records import DataError, InlineImage, Problem, Record
@@ -83,7 +84,8 @@ def ingest(
         RunError: no usable row.
     """
     recipe = Recipe(data_settings)
-    captions_file = run.path(IMAGES) / "captions.parquet"
+    # Not in the folder of a table, which people open as a whole.
+    captions_file = run.path(IMAGES).parent / "captions-as-read.parquet"
 
     def gather_input() -> pa.Table:
         gathered = _gather(run, config, sources)
@@ -119,10 +121,12 @@ def ingest(
 
 
 def source_digest(path: str) -> str:
-    """Names, sizes and times of the files behind a local path, as one hash: a changed file makes the data stale."""
-    place = Path(path)
-    files = sorted(place.rglob("*")) if place.is_dir() else sorted(place.parent.glob(place.name))
-    facts = [(str(f), f.stat().st_size, int(f.stat().st_mtime)) for f in files if f.is_file()]
+    """Names, sizes and times of the files that `path` names, as one hash: a changed file makes the data stale."""
+    facts = []
+    for file in expand(path):
+        where, inner = filesystem(file)
+        found = where.get_file_info(inner)
+        facts.append((file, found.size, found.mtime_ns))
     return tables.row_id(json.dumps(facts))
 
 
@@ -136,7 +140,10 @@ def _gather(run: Run, config: Config, sources: dict[str, str]) -> Gathered:
                 images.append(_problem_row(item, split))
                 continue
             found[split] += 1
-            if split in SPLITS and found[split] <= (config.data.limit or found[split]):
+            if split not in SPLITS:
+                reason = f"split {split!r} is none of {', '.join(SPLITS)}"
+                images.append(_problem_row(Problem(item.source, reason, ""), split) | {"status": tables.REJECTED})
+            elif found[split] <= (config.data.limit or found[split]):
                 images.append(_image_row(item, split, config.data, shards, run.folder))
                 captions += _caption_rows(item, images[-1])
     for split in ("train", config.mining.split, config.evaluation.split):
@@ -175,7 +182,7 @@ def _read(data: DataConfig, path: str, split: str | None) -> Iterator[Record | P
 
 
 def _problem_row(problem: Problem, split: str) -> dict[str, Any]:
-    identity = tables.row_id("problem", problem.source)
+    identity = tables.row_id("problem", split, problem.source)
     return {
         "image_id": identity,
         "split": split,

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from repair_ray import tables
-from repair_ray.config import Config
+from repair_ray.config import Config, MiningConfig
 from repair_ray.engines.searcher import Searcher
 from repair_ray.run import Recipe, Run
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
@@ -80,13 +80,13 @@ class MineFailures(RowStage):
         split: str,
         keep: str,
         k: int,
-        per_query: int,
+        per_query: int | None,
         memory_mb: int,
         ids: list[str] | None,
     ) -> None:
         run = Run(Path(folder))
         self._positives = Positives.read(run, split)
-        self._keep, self._k, self._per_query = keep, k, per_query
+        self._keep, self._k, self._per_query = keep, k, k if per_query is None else per_query
         self._galleries: dict[str, tuple[list[str], np.ndarray, Searcher]] = {}
         allowed = None if ids is None else set(ids)
         for direction, kind in (("i2t", tables.CAPTION), ("t2i", tables.IMAGE)):
@@ -172,10 +172,13 @@ def mine(
     embeddings: str,
     *,
     ids: list[str] | None = None,
-    parents: tuple[str, ...] = (),
     progress: Progress = quiet,
 ) -> None:
-    """Make a `failures` table from an `embeddings` table; `ids` restricts queries and gallery to a fold."""
+    """Make a `failures` table from an `embeddings` table; `ids` restricts queries and gallery to a fold.
+
+    `keep=top_k` keeps the `k` best false positives of a query wherever they rank, so that a query whose own items fill
+    the top still shows its near misses (ours; methods 1.1 takes them from the first `k` ranks).
+    """
     mining = config.mining
     arguments = {
         "folder": str(run.folder),
@@ -190,12 +193,12 @@ def mine(
     run_graph(
         run,
         product,
-        Recipe({"mining": mining.model_dump(mode="json", exclude={"memory_mb"})}, (embeddings, *parents)),
+        Recipe({"mining": mining.model_dump(mode="json", exclude={"memory_mb"})}, (embeddings,)),
         tables.FAILURES,
         [Step(MineFailures, tables.FAILURES.schema, arguments, config.pool.on_cpu())],
         lambda: _queries(run, config, embeddings, ids),
         faults=config.faults,
-        finish=lambda table: _within_budget(table, config),
+        finish=lambda table: within_budget(table, mining),
         progress=progress,
     )
 
@@ -215,13 +218,13 @@ def _queries(run: Run, config: Config, embeddings: str, ids: list[str] | None) -
     return tables.to_table(rows, tables.QUERIES)
 
 
-def _within_budget(table: pa.Table, config: Config) -> pa.Table:
+def within_budget(table: pa.Table, mining: MiningConfig) -> pa.Table:
     """Beyond `mining.budget`, failures of a direction stay as rejected rows: best ranks first, ties by id."""
-    budget = config.mining.budget
+    budget = mining.budget
     if budget is None:
         return table
     rows = table.to_pylist()
-    for direction in config.mining.directions:
+    for direction in mining.directions:
         open_rows = [row for row in rows if row["direction"] == direction and row["status"] == tables.OK]
         open_rows.sort(key=lambda row: (row["rank"], row["failure_id"]))
         for row in open_rows[budget:]:

@@ -64,7 +64,8 @@ class SelectCandidate(RowStage):
             return "equal to its source"
         if text_key(text) in {text_key(caption) for caption in row["query_captions"]}:
             return "equal to a ground truth"
-        return "beyond the tokenizer's context" if self._encoder.preprocess.truncated(text) else None
+        seen = self._encoder.preprocess.sees_change(row["candidate_text"], text)
+        return None if seen else "its changes lie beyond the tokenizer's context"
 
     def _score(self, rows: list[Row]) -> None:
         pending = [(row, c) for row in rows for c in row["candidates"] or [] if c["status"] == tables.OK]

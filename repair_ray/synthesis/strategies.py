@@ -12,30 +12,31 @@ import pyarrow.compute as pc
 from repair_ray import tables
 from repair_ray.config import Config
 from repair_ray.run import Recipe, Run
-from repair_ray.stages.mine import Positives
+from repair_ray.stages.cases import passed
+from repair_ray.stages.mine import Positives, within_budget
 from repair_ray.stages.select import within_quota
 
 
 def paired_edits(run: Run, config: Config, product: str, failures: str, verdicts: str) -> None:
-    """`mined`: valid failures with the query's own counterpart in place of an edit: hard negatives without repair."""
+    """`mined`: failures with the query's own counterpart in place of an edit: hard negatives without repair."""
     recipe = Recipe({"selection": config.selection.model_dump(mode="json")}, (failures, verdicts))
     if run.ready(product, recipe):
         return
     start = time.monotonic()
-    valid = {row["failure_id"] for row in run.read(verdicts).to_pylist() if row["status"] == tables.OK}
     rows = [
-        {**row, "kind": tables.PAIRED, "align": row["score"], "align_before": row["score"], "reason": None}
-        for row in run.read(failures).to_pylist()
-        if row["failure_id"] in valid
+        {**row, "kind": tables.PAIRED, "align_before": row["score"]}
+        for row in passed(run, failures, verdicts, audit=config.selection.audit)
     ]
     table = within_quota(tables.to_table(rows, tables.EDITS.schema), config.selection)
-    run.commit(product, recipe, tables.EDITS, table, time.monotonic() - start)
+    made_from = {"failures": failures, "verdicts": verdicts}
+    run.commit(product, recipe, tables.EDITS, table, time.monotonic() - start, made_from=made_from)
 
 
 def random_failures(run: Run, config: Config, product: str, failures: str) -> None:
-    """`error_agnostic`: as many wrong pairs a query as the retriever made, drawn at random from what it never confused.
+    """`error_agnostic`: as many wrong pairs a query as were mined, drawn at random from all that is not right for it.
 
-    The same queries, audit, editors, selection and quotas follow; only failure conditioning is gone.
+    A random pair is a mined failure as seldom as chance makes it. The same queries, audit, editors, selection and
+    quotas follow; only failure conditioning is gone.
     """
     recipe = Recipe({"seed": config.seed}, (failures,))
     if run.ready(product, recipe):
@@ -61,10 +62,10 @@ def random_failures(run: Run, config: Config, product: str, failures: str) -> No
     run.commit(product, recipe, tables.FAILURES, made, time.monotonic() - start)
 
 
-def merged(run: Run, product: str, kind: tables.Table, parts: list[str]) -> None:
-    """One table of several that share a schema: the failures of all cross-fitting folds."""
-    recipe = Recipe({}, tuple(parts))
+def merged_failures(run: Run, config: Config, product: str, parts: list[str]) -> None:
+    """The failures of all cross-fitting folds as one table, within `mining.budget`."""
+    recipe = Recipe({"mining": {"budget": config.mining.budget}}, tuple(parts))
     if not run.ready(product, recipe):
         start = time.monotonic()
-        table = pa.concat_tables([run.read(part) for part in parts])
-        run.commit(product, recipe, kind, table, time.monotonic() - start)
+        table = within_budget(pa.concat_tables([run.read(part) for part in parts]), config.mining)
+        run.commit(product, recipe, tables.FAILURES, table, time.monotonic() - start)

@@ -86,7 +86,8 @@ def _watch(job: Job, progress: Callable[[str, int, int], None]) -> Iterator[None
     finally:
         done.set()
         thread.join()
-        progress(job.name, job.training.steps, job.training.steps)
+    # Also where training stopped early: its steps are done.
+    progress(job.name, job.training.steps, job.training.steps)
 
 
 def _cpus(config: TrainingConfig) -> float:

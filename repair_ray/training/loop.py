@@ -9,11 +9,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import ray
 import ray.train
+import ray.train.torch
 import torch
 import torch.distributed as dist
 from ray.train import Checkpoint
@@ -21,7 +22,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from repair_ray.data.store import ImageStore
-from repair_ray.engines.encoder import Preprocess, build_model, save_weights
+from repair_ray.engines.encoder import Preprocess, build_model, save_config, save_weights
 from repair_ray.run import write_json
 from repair_ray.training.batches import BatchPlan
 from repair_ray.training.data import BatchLoader, read_items
@@ -36,8 +37,12 @@ def work(job: Job) -> None:
     context = ray.train.get_context()
     torch.set_num_threads(job.training.cpus_per_worker)
     device = "cuda" if job.training.use_gpu else "cpu"
+    if job.training.use_gpu:
+        # The workers of a node see all its GPUs: each takes its own for what is called "cuda" from here on.
+        torch.cuda.set_device(ray.train.torch.get_device())
     items, pairs = read_items(job.items)
-    model = build_model(job.spec, device, job.seed)
+    # Weights stay fp32, whatever precision the retriever embeds with: training.precision is that of the forward pass.
+    model = build_model(replace(job.spec, precision="fp32"), device, job.seed)
     preprocess = Preprocess(model, job.spec.model)
     store = ImageStore(**job.store)
     trainer = Trainer(model, pairs, job.training, job.objective, wrap=_wrapper(context.get_world_size()), device=device)
@@ -51,8 +56,10 @@ def work(job: Job) -> None:
         cache_bytes=job.training.image_cache_mb * 2**20,
         threads=job.training.decode_threads,
     )
-    # Only the first worker validates; the others wait for it at the report, which is a barrier.
+    # Only the first worker validates; the others wait for its decision.
     first = context.get_world_rank() == 0
+    if first:
+        save_config(model, job.spec.model, Path(job.folder))
     validator = Validator(job.validation, store, preprocess, device) if job.validation and first else None
     with tempfile.TemporaryDirectory() as scratch:
         _Loop(job, trainer, loader, validator, Path(scratch)).run()

@@ -26,6 +26,10 @@ class StepReport:
     texts: int
 
 
+# Parameters that no loss on features of both towers reaches: SigLIP's bias, CoCa's caption decoder.
+UNREACHED = ("logit_bias", "text_decoder.")
+
+
 class DualEncoder(nn.Module):
     """Both towers behind one forward, so that DDP sees one call a step."""
 
@@ -73,6 +77,9 @@ class Trainer:
         device: str = "cpu",
     ) -> None:
         self.model = model.to(device).train()
+        for name, parameter in self.model.named_parameters():
+            if name.startswith(UNREACHED):
+                parameter.requires_grad_(False)  # DDP waits for a gradient of each parameter that wants one
         self.encode = wrap(DualEncoder(self.model))
         self.pairs = pairs
         self.config = config

@@ -20,7 +20,6 @@ TEXTURES = ("solid", "striped", "dotted", "hollow")
 COUNTS = (1, 2, 3)
 CELLS = (0, 1, 2, 3)  # row-major: 0 1 over 2 3
 RELATIONS = ("left of", "right of", "above", "below")
-INVERSE = {"left of": "right of", "right of": "left of", "above": "below", "below": "above"}
 ATTRIBUTES = ("shape", "colour", "size", "texture", "count")
 VALUES: dict[str, tuple[Any, ...]] = {
     "shape": SHAPES,

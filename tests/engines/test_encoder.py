@@ -14,8 +14,8 @@ import pytest
 import torch
 from PIL import Image
 
-from repair_ray.engines.encoder import Encoder, build_model, save_weights
-from repair_ray.engines.retriever import RetrieverError, RetrieverSpec
+from repair_ray.engines.encoder import Encoder, build_model, check_tag, save_config, save_weights
+from repair_ray.engines.retriever import RetrieverError, RetrieverSpec, weights_identity
 
 LONG = "a red circle above a blue square " * 6
 
@@ -64,22 +64,72 @@ def test_truncated_text_keeps_its_end_and_is_flagged(encoder: Encoder) -> None:
     assert short[:5].tolist()[-1] == end and short[5:].sum() == 0
     assert long[27] == end and (long[:27] != end).all()
     assert not preprocess.truncated("a red circle") and preprocess.truncated(LONG)
-    assert preprocess.length("a red circle") == 5
 
 
 def test_the_longest_text_that_fits_is_not_flagged(encoder: Encoder) -> None:
     fits, over = " ".join(["red"] * 26), " ".join(["red"] * 27)
-    assert (encoder.preprocess.length(fits), encoder.preprocess.length(over)) == (28, 29)
     assert not encoder.preprocess.truncated(fits) and encoder.preprocess.truncated(over)
     # The same tokens: what is beyond the context does not reach the model.
     assert torch.equal(*encoder.preprocess.tokens([fits, over]))
 
 
-def test_length_with_a_hugging_face_tokenizer(encoder: Encoder) -> None:
-    """Those wrappers have no `encode`; the tokenizer inside adds start and end itself."""
+@pytest.mark.parametrize("hugging_face", [False, True])
+def test_an_edit_is_seen_where_all_its_changes_lie_within_the_context(encoder: Encoder, hugging_face: bool) -> None:
+    """28 places: start, 26 words, end. The wrappers of Hugging Face tokenizers have no `encode`; they add both ends."""
     preprocess = copy.copy(encoder.preprocess)
-    preprocess.tokenizer = SimpleNamespace(tokenizer=lambda text: {"input_ids": [0, *map(len, text.split()), 2]})
-    assert preprocess.length("a red circle") == 5
+    if hugging_face:
+        preprocess.tokenizer = SimpleNamespace(tokenizer=lambda text: {"input_ids": [0, *map(hash, text.split()), 2]})
+    words = ["red"] * 40
+
+    def seen(*changes: tuple[int, str]) -> bool:
+        edited = list(words)
+        for place, word in changes:
+            edited[place] = word
+        return preprocess.sees_change(" ".join(words), " ".join(word for word in edited if word))
+
+    assert seen((0, "blue")) and seen((25, "blue"))
+    assert not seen((26, "blue")) and not seen((0, "blue"), (39, "blue"))
+    assert seen((25, "")), "what is left out within the context lets the next word in"
+    assert preprocess.sees_change(" ".join(words), "blue"), "a text that fits is seen whole"
+    assert preprocess.truncated(" ".join(words[:27])) and not preprocess.truncated(" ".join(words[:26]))
+
+
+def test_a_folder_with_weights_and_config_is_a_whole_open_clip_model(tmp_path: Path) -> None:
+    model = build_model(RetrieverSpec("tiny-64"), seed=3)
+    visual: Any = model.visual
+    visual.preprocess_cfg = {**visual.preprocess_cfg, "mean": (0.5, 0.5, 0.5), "resize_mode": "squash"}
+    save_weights(model, tmp_path / "model.safetensors")
+    save_config(model, "tiny-64", tmp_path)
+    image = picture(90, 40)
+    theirs, _, transform = open_clip.create_model_and_transforms(f"local-dir:{tmp_path}")
+    expected = theirs.eval().encode_image(transform(image)[None], normalize=True).detach().numpy()
+    for spec in (
+        RetrieverSpec("tiny-64", str(tmp_path / "model.safetensors")),
+        RetrieverSpec(f"local-dir:{tmp_path}", f"local-dir:{tmp_path}"),
+    ):
+        ours = Encoder(spec)
+        np.testing.assert_allclose(ours.encode_images([image]), expected, atol=1e-5)
+    random = Encoder(RetrieverSpec(f"local-dir:{tmp_path}"))
+    assert np.abs(random.encode_images([image]) - expected).max() > 0.01, "without weights its own are not loaded"
+
+
+def test_a_tag_must_exist_and_have_the_models_activation() -> None:
+    check_tag("ViT-B-32-quickgelu", "openai")
+    check_tag("ViT-B-32", "laion2b_s34b_b79k")
+    with pytest.raises(RetrieverError, match=r"QuickGELU: set retriever\.model=ViT-B-32-quickgelu"):
+        check_tag("ViT-B-32", "openai")
+    with pytest.raises(RetrieverError, match="no tag of ViT-B-32; its tags: openai, laion400m_e31"):
+        check_tag("ViT-B-32", "laion")
+
+
+def test_weights_are_known_by_their_content(tmp_path: Path) -> None:
+    assert weights_identity(None) is None and weights_identity("openai") == "openai"
+    first, second = tmp_path / "a.pt", tmp_path / "b.pt"
+    first.write_bytes(b"1"), second.write_bytes(b"2")
+    found = [weights_identity(str(path)) for path in (first, second)]
+    assert found[0] != found[1] and str(found[0]).startswith("sha256:6b86b273ff34fce1")
+    second.write_bytes(b"1")
+    assert weights_identity(str(second)) == found[0]
 
 
 def test_features_are_unit_rows_whatever_the_batch(encoder: Encoder) -> None:

@@ -140,3 +140,9 @@ def test_missing_text_is_an_error() -> None:
         HeuristicLanguage().audit(Case("i2t", SCENE, SCENE))
     with pytest.raises(ValueError, match="query_text"):
         HeuristicLanguage().audit(Case("t2i", SCENE, SCENE))
+
+
+def test_a_print_on_a_dress_is_no_order() -> None:
+    scene = ("A woman in a dress next to a blue dog",)
+    assert audit("A woman in a print dress next to a red car", scene).judgement == "valid"
+    assert audit("A woman in a dress. print benign_match", ("A woman in a dress",)).judgement == "benign_match"

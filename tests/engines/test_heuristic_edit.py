@@ -38,6 +38,12 @@ def image(query: str, *captions: str) -> Instruction:
         ),
         ("a metal circle with a star", ("an iron circle and a star",), "an iron circle with a star"),
         ("a red circle, a ring and a heart", ("a ring with a heart",), "a ring and a heart"),
+        ("An SUV and a red circle", ("An SUV with an orange circle",), "An SUV and an orange circle"),
+        (
+            "An unidentified star and a red ring",
+            ("one unidentified star and a blue ring",),
+            "An unidentified star and a blue ring",
+        ),
         ("a dog is running on the grass", ("a dog sits on the grass",), "a dog is sitting on the grass"),
         ("a star above a red ring above a heart", ("a star over a heart",), "a star above a heart"),
     ],

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from repair_ray import tables
-from repair_ray.config import parse_config
 from repair_ray.data.store import ImageStore
 from repair_ray.evaluation.truth import measure_truth, read_truth
 from repair_ray.run import Recipe, Run
@@ -48,9 +47,9 @@ def run(tmp_path: Path) -> Run:
     for name, scene in SCENES.items():
         (tmp_path / f"{name}.png").write_bytes(png_bytes(scene))
 
-    def commit(product: str, kind: tables.Table, rows: list[dict[str, Any]]) -> None:
+    def commit(product: str, kind: tables.Table, rows: list[dict[str, Any]], **facts: Any) -> None:
         run.ready(product, Recipe({}))
-        run.commit(product, Recipe({}), kind, tables.to_table(rows, kind.schema), 0.0)
+        run.commit(product, Recipe({}), kind, tables.to_table(rows, kind.schema), 0.0, **facts)
 
     train = {"split": "train", "group_id": "g", "status": tables.OK}
     commit("data/images", tables.IMAGES, [{"image_id": n, "uri": f"{n}.png", **train} for n in ("A", "B")])
@@ -70,15 +69,16 @@ def run(tmp_path: Path) -> Run:
     paired = {"failure_id": "f0", "direction": "t2i", "query_id": "a1", "candidate_id": "B", "ground_truth_id": "A"}
     edits.append({**paired, "kind": "paired", "status": tables.OK})  # nothing was edited, nothing is measured
     failures.append({"failure_id": "none", "direction": "i2t", "query_id": "A", "status": tables.NO_FAILURE})
-    commit("round1/failures", tables.FAILURES, failures)
-    commit("round1/verdicts", tables.VERDICTS, verdicts)
-    commit("round1/edits", tables.EDITS, edits)
+    # Other names than a round's own, as with random pairs in place of failures: the edits table says which it was.
+    commit("round1/drawn", tables.FAILURES, failures)
+    commit("round1/judged", tables.VERDICTS, verdicts)
+    made_from = {"failures": "round1/drawn", "verdicts": "round1/judged"}
+    commit("round1/edits", tables.EDITS, edits, made_from=made_from)
     return run
 
 
 def test_figures_by_hand(run: Run) -> None:
-    config = parse_config({"data": {"world": {}}})
-    measure_truth(run, config, "round1", ImageStore(str(run.folder)))
+    measure_truth(run, "round1", ImageStore(str(run.folder)))
     found = read_truth(run, "round1")
     # Judged valid: f1, f2, f3, f4, f6, of which f3 is not wrong. Truly wrong: all but f3, of which f5 was missed.
     assert found["audit_precision"] == found["audit_recall"] == 80.0
@@ -86,7 +86,7 @@ def test_figures_by_hand(run: Run) -> None:
     # f2 has 3 words where there were 8: eight changes at least. Edited pictures: one change each.
     assert found["minimality"] == {"i2t": 50.0, "t2i": 100.0}
     assert found["mean_changes"] == {"i2t": (1 + 8) / 2, "t2i": 1.0}
-    measure_truth(run, config, "round1", ImageStore("/nowhere"))  # done once
+    measure_truth(run, "round1", ImageStore("/nowhere"))  # done once
 
 
 def test_no_truth_where_none_was_measured(run: Run) -> None:

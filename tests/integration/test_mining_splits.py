@@ -13,7 +13,7 @@ from repair_ray.stages.mine import fold_of
 
 pytestmark = pytest.mark.integration
 
-SHORT = ("controls=[]", "base.steps=6", "training.steps=6", "mining.budget=40", "edit.candidates=1")
+SHORT = ("base.steps=6", "training.steps=6", "mining.budget=40", "edit.candidates=1")
 
 
 def _finished(small_run: Any, folder: Any, *settings: str) -> Run:
@@ -26,7 +26,7 @@ def _finished(small_run: Any, folder: Any, *settings: str) -> Run:
 def test_each_fold_is_mined_by_a_retriever_that_never_saw_it(
     small_run: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    run = _finished(small_run, tmp_path_factory.mktemp("folds"), "mining.folds=2")
+    run = _finished(small_run, tmp_path_factory.mktemp("folds"), "mining.folds=2", "controls=[]")
     images = [row for row in run.read("data/images").to_pylist() if row["split"] == "train"]
     fold = {row["image_id"]: fold_of(row["group_id"], 2) for row in images}
     sizes = Counter(fold.values())
@@ -38,14 +38,21 @@ def test_each_fold_is_mined_by_a_retriever_that_never_saw_it(
         assert {fold[image_of.get(row["query_id"], row["query_id"])] for row in mined} == {number}
     parts = sum(run.manifest(f"folds/{number}/failures")["rows"] for number in (0, 1))
     assert run.manifest("round-1/failures")["rows"] == parts > 0
+    # Other folds hold other items: their retrievers must be trained anew, and not only the failures be mined again.
+    again = type(small_run)(run.folder.parent).finish(*SHORT, "mining.folds=3", "controls=[]", "--redo", "failures")
+    assert again.returncode == 2 and "folds/0/training" in again.stderr and "left_out was" in again.stderr
 
 
 def test_mining_the_validation_split_trains_on_it(small_run: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
-    run = _finished(small_run, tmp_path_factory.mktemp("validation"), "mining.split=validation")
+    run = _finished(
+        small_run, tmp_path_factory.mktemp("validation"), "mining.split=validation", "controls=[vanilla_equal_compute]"
+    )
     split = {row["image_id"]: row["split"] for row in run.read("data/images").to_pylist()}
     split |= {row["caption_id"]: row["split"] for row in run.read("data/captions").to_pylist()}
     assert {split[row["query_id"]] for row in run.read("round-1/failures").to_pylist()} == {"validation"}
     trained_on = pq.read_table(run.folder / "round-1/training/items/images.parquet")
     assert len(trained_on) >= 80 + 30
+    control = pq.read_table(run.folder / "controls/vanilla_equal_compute/training/items/images.parquet")
+    assert len(control) == 80 + 30, "a control without edits has the same data"
     # Trained on, so no longer there to choose a checkpoint by: the last one wins.
     assert not (run.folder / "round-1/training/validation").exists()

@@ -176,7 +176,7 @@ def test_figures_are_there(tmp_path: Path) -> None:
         "of the test split: 1,000 images, 5,000 captions. Ties: pessimistic.",
         "Failures: image → caption 11, caption → image 22.",
         "rank 1, cosine 0.625 against 0.500; audit: valid",
-        "benign_match 3",
+        "benign match 3",
         "error types, caption → image",
         "Accepted edits: image → caption 1, caption → image 1.",
         "moved away <i> 6 100.0 %",
@@ -193,6 +193,21 @@ def test_figures_are_there(tmp_path: Path) -> None:
         "The mined split has 3 usable images.",
     ):
         assert words in page.text, words
+
+
+@pytest.mark.parametrize(
+    ("placement", "words"),
+    [
+        ("local", "Each grid is one training example"),
+        ("dispersed", "train as pairs of the global batch"),
+        ("both", "Its pairs train in the global batch as well."),
+    ],
+)
+def test_grids_are_explained_as_they_are_trained_on(tmp_path: Path, placement: str, words: str) -> None:
+    made = summary()
+    made["config"]["objective"] = {"placement": placement}
+    _, page = report(make_run(tmp_path), made)
+    assert words in page.text
 
 
 def test_grid_is_three_by_three_with_the_right_pictures(tmp_path: Path) -> None:

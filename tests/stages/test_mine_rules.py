@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from repair_ray import tables
-from repair_ray.config import Config, MiningConfig
+from repair_ray.config import MiningConfig
 from repair_ray.run import Recipe, Run
 from repair_ray.stages.ingest import CAPTIONS, IMAGES
-from repair_ray.stages.mine import MineFailures, Positives, _within_budget, fold_of
+from repair_ray.stages.mine import MineFailures, Positives, fold_of, within_budget
 
 ANGLES = {"A": 0, "B": 11, "C": 31, "D": 92, "a1": 20, "b1": 50, "c1": 5, "d1": 85}
 GROUPS = {"A": "g1", "B": "g1", "C": "g2", "D": "g3"}
@@ -221,8 +221,7 @@ def test_budget_keeps_the_best_ranks_of_each_direction() -> None:
     table = tables.to_table(rows, tables.FAILURES.schema)
 
     def statuses(budget: int | None) -> dict[str, str]:
-        config = Config.model_validate({"data": {"path": "x"}, "mining": MiningConfig(budget=budget)})
-        made = _within_budget(table, config).to_pylist()
+        made = within_budget(table, MiningConfig(budget=budget)).to_pylist()
         return {row["failure_id"]: row["reason"] or row["status"] for row in made}
 
     beyond = "beyond mining.budget"

@@ -1,4 +1,4 @@
-"""Two gloo processes give the same gradients as one, on the same global batches, for every placement of hard pairs."""
+"""Two and four gloo processes give the same gradients as one, on the same global batches, for every placement."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def one() -> dict[str, np.ndarray]:
     return found
 
 
-@pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, np.ndarray]]:
-    folder = tmp_path_factory.mktemp("gloo")
-    outputs = [folder / f"{rank}.npz" for rank in range(2)]
+@pytest.fixture(scope="module", params=[2, 4])
+def many(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, np.ndarray]]:
+    folder, size = tmp_path_factory.mktemp("gloo"), int(request.param)
+    outputs = [folder / f"{rank}.npz" for rank in range(size)]
     processes = [
         subprocess.Popen(
-            [sys.executable, str(WORKER), str(rank), "2", str(folder / "meeting"), str(output)],
+            [sys.executable, str(WORKER), str(rank), str(size), str(folder / "meeting"), str(output)],
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -55,32 +55,32 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, np.ndarray]]
     return [dict(np.load(output)) for output in outputs]
 
 
-def test_workers_have_uneven_batches(two: list[dict[str, np.ndarray]], one: dict[str, np.ndarray]) -> None:
-    """The batches under test are the hard ones: 9 anchors for two workers, and grids that do not divide either."""
-    grids = [[int(part[f"grids/{step}"]) for part in two] for step in STEPS]
-    assert all(sum(pair) == int(one[f"grids/{step}"]) for step, pair in zip(STEPS, grids, strict=True))
-    assert any(a != b for a, b in grids)
-    assert [int(part["anchors/0"]) for part in two] == [4, 5]
+def test_workers_have_uneven_batches(many: list[dict[str, np.ndarray]], one: dict[str, np.ndarray]) -> None:
+    """The batches under test are the hard ones: 9 anchors for two or four workers, and grids that do not divide."""
+    grids = [[int(part[f"grids/{step}"]) for part in many] for step in STEPS]
+    assert all(sum(parts) == int(one[f"grids/{step}"]) for step, parts in zip(STEPS, grids, strict=True))
+    assert any(len(set(parts)) > 1 for parts in grids)
+    assert [int(part["anchors/0"]) for part in many] == {2: [4, 5], 4: [2, 2, 2, 3]}[len(many)]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_gradients_are_equal(case: str, one: dict[str, np.ndarray], two: list[dict[str, np.ndarray]]) -> None:
+def test_gradients_are_equal(case: str, one: dict[str, np.ndarray], many: list[dict[str, np.ndarray]]) -> None:
     names = [name for name in one if name.startswith(f"{case}/") and "/loss/" not in name]
     assert {name.split("/", 2)[2] for name in names} >= {"logit_scale", "words.weight", "visual.1.weight"}
     for name in names:
-        for rank, part in enumerate(two):
+        for rank, part in enumerate(many):
             np.testing.assert_allclose(part[name], one[name], atol=1e-5, rtol=1e-4, err_msg=f"{name} of rank {rank}")
     assert all(np.abs(one[f"{case}/{step}/logit_scale"]) > 1e-3 for step in STEPS)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_reported_losses_average_to_the_global_loss(
-    case: str, one: dict[str, np.ndarray], two: list[dict[str, np.ndarray]]
+    case: str, one: dict[str, np.ndarray], many: list[dict[str, np.ndarray]]
 ) -> None:
     losses = [name for name in one if name.startswith(f"{case}/") and "/loss/" in name]
     assert len(losses) == (3 if case == "dispersed" else 6)
     for name in losses:
-        assert np.mean([part[name] for part in two]) == pytest.approx(float(one[name]), abs=1e-5), name
+        assert np.mean([part[name] for part in many]) == pytest.approx(float(one[name]), abs=1e-5), name
 
 
 def test_placements_differ(one: dict[str, np.ndarray]) -> None:

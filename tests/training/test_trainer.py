@@ -219,3 +219,21 @@ def test_parameter_groups_of_a_real_model() -> None:
     assert "logit_scale" in without and "ln_final.weight" in without and "ln_final.bias" in without
     assert not any(name.endswith("bias") for name in with_decay)
     assert "token_embedding.weight" in with_decay and "text_projection" in with_decay
+
+
+class Sigmoid(Lookup):
+    """As SigLIP in open_clip: a bias that belongs to another loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logit_bias = nn.Parameter(torch.tensor(-10.0))
+
+
+def test_each_parameter_that_wants_a_gradient_gets_one() -> None:
+    """DDP waits for ever, or stops at its second step, for one that does not."""
+    trainer = Trainer(Sigmoid(), pair_set(), config(grad_clip=None), ObjectiveConfig(placement="both"))
+    batch = BatchPlan(pair_set(), 5, 0).step(0)
+    trainer.step(0, batch, *inputs(batch))
+    wanted = {name for name, p in trainer.model.named_parameters() if p.requires_grad}
+    assert wanted == {"images", "texts", "logit_scale"}
+    assert {name for name, p in trainer.model.named_parameters() if p.grad is not None} == wanted

@@ -31,6 +31,11 @@ def read(path: str, files: list[str], options: ReadOptions) -> Iterator[Item]:
     `imgid` is neither used as an index nor as an id: files leave numbers out. The image id is filepath/filename.
     Problems: missing_image, no_caption, path_escapes_root, repeated_id, bad_record.
     """
+    for name in ("image_column", "caption_column", "group_column", "split_column", "id_column"):
+        if getattr(options, name):
+            raise DataError(
+                f"data.{name} names a column of a table; {path} is a Karpathy JSON, which has none: unset it"
+            )
     listing = FolderListing()
     seen: set[str] = set()
     for file in files:

@@ -56,9 +56,11 @@ DETERMINERS = _words(
 STARTERS = DETERMINERS | {"a", "an"}
 # A caption is data. A clause that speaks to its reader, not of the picture, says nothing about the picture.
 READER_WORDS = _words(
-    "ignore disregard forget answer respond reply output print pretend instruction instructions prompt verdict "
-    "assistant json benign_match bad_ground_truth"
+    "ignore disregard forget pretend instruction instructions verdict assistant json benign_match bad_ground_truth"
 )
+# These do so only where a clause begins with them: a dress may have a print.
+ORDERS = _words("answer respond reply output print prompt")
+CLAUSE_STARTERS = frozenset(".;!?,:") | _words("and then please now")
 GROUPS: dict[str, int | None] = {
     **dict.fromkeys(_words("group bunch crowd lot set piece row number variety kind type part")),
     **dict.fromkeys(_words("pair couple"), 2),
@@ -67,8 +69,7 @@ GROUPS: dict[str, int | None] = {
 # Nouns that name the picture itself, not a thing in it.
 PICTURE_NOUNS = _words("picture image photo photograph drawing illustration scene view there")
 
-# (phrase of words, axis, sign, strict): "X <words> Y" puts X at `sign` of Y on `axis`. A strict axis makes a claim that
-# has to be found in the captions; the others (on, in) are so common that only their reversal counts.
+# (phrase of words, axis, sign): "X <words> Y" puts X at `sign` of Y on `axis`.
 _RELATIONS: tuple[tuple[str, str, int], ...] = (
     ("to the left of", "horizontal", -1),
     ("on the left of", "horizontal", -1),

@@ -59,7 +59,9 @@ def _clauses_to_reader(tokens: tuple[Token, ...]) -> frozenset[int]:
     inside: set[int] = set()
     speaking = False
     for i, token in enumerate(tokens):
-        speaking = (speaking or token.lower in lex.READER_WORDS) and token.lower not in _SENTENCE_ENDS
+        first = i == 0 or tokens[i - 1].lower in lex.CLAUSE_STARTERS
+        begins = token.lower in lex.READER_WORDS or (first and token.lower in lex.ORDERS)
+        speaking = (speaking or begins) and token.lower not in _SENTENCE_ENDS
         if speaking:
             inside.add(i)
     return frozenset(inside)

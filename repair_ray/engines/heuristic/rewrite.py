@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from repair_ray.engines.heuristic import lexicon as lex
 from repair_ray.engines.heuristic.phrases import Parsed, Token
 
-_ARTICLE = re.compile(r"\b(an?)(\s+)(\w+)", re.IGNORECASE)
-
 
 @dataclass
 class Rewrite:
@@ -24,10 +22,6 @@ class Rewrite:
         if text.lower() == token.lower:
             return
         self.changes[index] = text[:1].upper() + text[1:] if token.text[:1].isupper() else text
-
-    def insert_before(self, index: int, text: str) -> None:
-        """Put words in front of a token, after what already stands there."""
-        self.changes[index] = f"{text} {self.changes.get(index, self.parsed.tokens[index].text)}"
 
     def delete(self, start: int, end: int) -> None:
         """Leave out tokens [start, end)."""
@@ -47,14 +41,22 @@ class Rewrite:
         """The caption with the changes: other words, their order and the spaces between them stay."""
         text, tokens = self.parsed.text, self.parsed.tokens
         out, position = "", 0
+        article = ""  # the word just written, where it is one
+        touched = False  # whether it, or anything since, was changed
         for index, token in enumerate(tokens):
             gap = text[position : token.start]
             position = token.end
             word = self.changes.get(index, token.text)
-            if word:
-                out += gap + word
+            touched = touched or index in self.changes
+            if not word:
+                continue
+            if article and touched and word[0].isalnum():
+                out = out[: -len(article)] + _right_article(article, word)
+            out += gap + word
+            article = word if word.lower() in ("a", "an") else ""
+            touched = index in self.changes
         out += text[position:]
-        return _right_articles(_tidy(out, text)) if self.changes else text
+        return _tidy(out, text) if self.changes else text
 
 
 def _tidy(out: str, source: str) -> str:
@@ -64,12 +66,9 @@ def _tidy(out: str, source: str) -> str:
     return out[:1].upper() + out[1:] if source[:1].isupper() else out
 
 
-def _right_articles(text: str) -> str:
-    def fix(match: re.Match[str]) -> str:
-        right = lex.article(match[3])
-        return (right.capitalize() if match[1][0].isupper() else right) + match[2] + match[3]
-
-    return _ARTICLE.sub(fix, text)
+def _right_article(article: str, word: str) -> str:
+    right = lex.article(word)
+    return right.capitalize() if article[0].isupper() else right
 
 
 def changed_words(source: tuple[Token, ...], target: tuple[Token, ...]) -> int:
