@@ -300,7 +300,7 @@ class Round:
 
     def _timed(self, clock: Clock) -> Progress:
         def tell(name: str, done: int, total: int) -> None:
-            clock.keep()
+            clock.keep(steps=done, total=total)
             self.progress(name, done, total)
 
         return tell

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from repair_ray.run import Run, find_files, read_json
 
 __all__ = ["ProgressView", "closing_tables", "status_table"]
 
-# What is usually made after a product, by its name or the last part of it; said where no plan of the run is at hand.
+# What is usually made after a product, by its name or the last part of it.
 FOLLOWS = {
     "images": "data/captions",
     "captions": "the base retriever, then embeddings",
@@ -42,6 +42,8 @@ FOLLOWS = {
     "base/metrics": "failures, or training where nothing is synthesised",
     "failures": "verdicts",
     "verdicts": "edits",
+    "random_failures": "random_verdicts",
+    "random_verdicts": "edits",
     "edits": "training",
     "training": "evaluation",
     "evaluation": "metrics",
@@ -128,17 +130,12 @@ def _bad_rows_table(summary: dict[str, Any]) -> Table:
     return table
 
 
-def status_table(run: Run, plan: Sequence[str] = ()) -> Table:
-    """What a run directory holds: finished products, half-made ones with the rows so far, and what comes next.
-
-    Args:
-        plan: the run's products in the order in which they are made, to list those still to come; without it the
-            table's last line says what usually follows.
-    """
+def status_table(run: Run) -> Table:
+    """What a run directory holds: finished products, half-made ones with rows or steps so far, and what comes next."""
     table = _table(f"Run {run.folder.name}")
     table.add_column("product")
     table.add_column("state")
-    for name in ("rows", "time"):
+    for name in ("rows or steps", "time"):
         table.add_column(name, justify="right", no_wrap=True)
     finished = list(run.products())
     for name, manifest in finished:
@@ -148,26 +145,21 @@ def status_table(run: Run, plan: Sequence[str] = ()) -> Table:
     for name, done, total, seconds in half:
         share = NOTHING if total is None else f"{count(done)} of {count(total)}"
         table.add_row(_text(name), Text("half-made", "yellow"), share, duration(seconds))
-    here = {name for name, _ in finished} | {name for name, *_ in half}
-    for name in plan:
-        if name not in here:
-            table.add_row(_text(name), Text("to come", "dim"), "", "")
-    next_up = next((name for name in plan if name not in {n for n, _ in finished}), None)
-    table.caption = _text(_next(run, [name for name, _ in finished], [name for name, *_ in half], next_up))
+    table.caption = _text(_next(run, [name for name, _ in finished], [name for name, *_ in half]))
     table.caption_justify = "left"
     table.min_width = 72  # room for the caption, which wraps at the table's width
     return table
 
 
 def _half_made(run: Run) -> Iterator[tuple[str, int, int | None, float]]:
-    """Name, rows so far, rows to do (None where it is no table, or none has arrived), seconds spent."""
+    """Name, rows or training steps so far, how many there are to do (None where that is not known), seconds spent."""
     for path in find_files(run.folder, "begun.json"):
         begun = read_json(path)
         if begun is None:
             continue  # finished in this moment
         rows = sum(_rows_in(part) for part in (path.parent / "half-made" / "rows").glob("*.parquet"))
-        total = begun.get("total")
-        yield path.parent.relative_to(run.folder).as_posix(), rows, total, float(begun.get("seconds", 0.0))
+        done, total = begun.get("steps", rows), begun.get("total")
+        yield path.parent.relative_to(run.folder).as_posix(), done, total, float(begun.get("seconds", 0.0))
 
 
 def _rows_in(part: Path) -> int:
@@ -177,11 +169,9 @@ def _rows_in(part: Path) -> int:
         return 0  # still being written, or just committed
 
 
-def _next(run: Run, finished: list[str], half: list[str], planned: str | None) -> str:
+def _next(run: Run, finished: list[str], half: list[str]) -> str:
     if half:
         return f"Next: {half[0]} goes on where it stopped; start the same command again."
-    if planned:
-        return f"Next: {planned}"
     if (run.folder / "summary.json").exists():
         return "Nothing is left to do; see summary.json and report.html."
     if not finished:

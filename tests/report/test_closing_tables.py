@@ -157,9 +157,11 @@ def test_status_says_what_comes_next(tmp_path: Path) -> None:
     assert "nothing is finished yet" in printed(status_table(Run(tmp_path / "none")))
     run = finished_images(tmp_path / "small")
     assert "Next: data/captions" in printed(status_table(run))
-    planned = printed(status_table(run, ["data/images", "data/captions", "base"]))
-    assert "Next: data/captions" in planned
-    assert lines_with(planned, "base", "to come")
+    assert not run.ready("base/training", Recipe({}))
+    run.clock("base/training").keep(steps=60, total=150)
+    text = printed(status_table(run))
+    assert lines_with(text, "base/training", "half-made", "60 of 150") and "Next: base/training goes on" in text
+    (run.path("base/training") / "begun.json").unlink()
     (run.folder / "summary.json").write_text("{}")
     assert "Nothing is left to do" in printed(status_table(run))
 
