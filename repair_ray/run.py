@@ -178,6 +178,8 @@ class Run:
             )
         while grown := {name for name, parents in known.items() if set(parents) & doomed} - doomed:
             doomed |= grown
+        # What it says is no longer so; the end of the run writes it again.
+        (self.folder / "summary.json").unlink(missing_ok=True)
         for name in sorted(doomed):
             (self.path(name) / MANIFEST).unlink(missing_ok=True)
             shutil.rmtree(self.path(name), ignore_errors=True)

@@ -188,8 +188,10 @@ class TestRedo:
         assert family.ready("round1/verdicts", Recipe({"other": 1}, ("round1/failures",))) is False
 
     def test_the_root_takes_everything(self, family: Run) -> None:
+        (family.folder / "summary.json").write_text("{}")
         family.redo("images")
         assert self.left(family) == set()
+        assert not (family.folder / "summary.json").exists(), "it tells of what is no more"
 
     def test_an_unknown_stage_names_the_known_ones(self, family: Run) -> None:
         with pytest.raises(RunError, match=r"--redo fialures: no such stage.*round1/failures, round1/verdicts"):
