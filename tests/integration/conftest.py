@@ -86,9 +86,9 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
     return run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def local_ray() -> Iterator[None]:
-    """Ray in this process, once for all tests that drive stages themselves."""
+    """Ray in this process, for the tests of a module that drive stages themselves."""
     start_ray()
     yield
     ray.shutdown()

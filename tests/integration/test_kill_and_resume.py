@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 from repair_ray.data.store import ImageStore
 from repair_ray.run import Run, read_json
 
-pytestmark = [pytest.mark.integration, pytest.mark.chaos]
+pytestmark = [pytest.mark.integration, pytest.mark.whole_runs, pytest.mark.chaos]
 
 KILLS = int(os.environ.get("REPAIR_RAY_CHAOS_KILLS", "3"))
 SEED = int(os.environ.get("REPAIR_RAY_CHAOS_SEED", "0"))

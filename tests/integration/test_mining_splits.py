@@ -11,7 +11,7 @@ import pytest
 from repair_ray.run import Run
 from repair_ray.stages.mine import fold_of
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole_runs]
 
 SHORT = ("base.steps=6", "training.steps=6", "mining.budget=40", "edit.candidates=1")
 

@@ -12,7 +12,7 @@ import pytest
 
 from repair_ray.engines.encoder import resolve_model
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole_runs]
 
 METRICS = {"r@1", "r@5", "r@10", "mrr", "r@1_ci"}
 

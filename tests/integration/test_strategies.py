@@ -8,7 +8,7 @@ import pytest
 
 from repair_ray.run import Run
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole_runs]
 
 SHORT = ("training.steps=6", "training.validate_every=6", "mining.budget=40", "edit.candidates=1")
 
