@@ -13,8 +13,14 @@ from typing import Any
 
 from repair_ray import tables
 from repair_ray.config import Config, ObjectiveConfig, Strategy, TrainingConfig, WorldConfig
-from repair_ray.engines.encoder import check_tag, resolve_model
-from repair_ray.engines.retriever import RetrieverError, RetrieverSpec, has_own_weights, is_file, weights_identity
+from repair_ray.engines.retriever import (
+    RetrieverError,
+    RetrieverSpec,
+    has_own_weights,
+    is_file,
+    is_packaged,
+    weights_identity,
+)
 from repair_ray.evaluation.truth import measure_truth
 from repair_ray.run import Clock, Recipe, Run, RunError, read_json, write_json
 from repair_ray.stages.audit import audit
@@ -27,7 +33,7 @@ from repair_ray.stages.mine import fold_of, mine
 from repair_ray.summary import make_summary
 from repair_ray.synthesis.strategies import merged_failures, paired_edits, random_failures
 from repair_ray.synthesis.training_set import training_set
-from repair_ray.training.data import TrainingItems, write_items
+from repair_ray.training.items import TrainingItems, write_items
 from repair_ray.training.job import HISTORY, STATE_FOLDER, WEIGHTS, Job
 from repair_ray.training.launch import train
 from repair_ray.training.pairs import PairSet
@@ -341,6 +347,11 @@ def _reasons(manifest: dict[str, Any]) -> str:
 def _check_retriever(config: Config) -> None:
     """Raises `RetrieverError` or `RunError` for an unknown model and for weights that are not there; builds nothing."""
     model, weights = config.retriever.model, config.retriever.pretrained
+    if weights is None and config.base is not None and is_packaged(model):
+        return
+    # Only now, as open_clip takes seconds to import.
+    from repair_ray.engines.encoder import check_tag, resolve_model
+
     resolve_model(model)
     if weights is None:
         if config.base is None and not has_own_weights(model):

@@ -15,10 +15,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torchvision import transforms
 
-from repair_ray.engines.retriever import RetrieverError, RetrieverSpec, has_own_weights, is_file
+from repair_ray.engines.retriever import PACKAGED_MODELS, RetrieverError, RetrieverSpec, has_own_weights, is_file
 
 OPEN_CLIP_CONFIG = "open_clip_config.json"
-PACKAGED_MODELS = Path(__file__).parent / "models"
 
 
 def build_model(spec: RetrieverSpec, device: str = "cpu", seed: int = 0) -> nn.Module:

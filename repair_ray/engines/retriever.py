@@ -6,6 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+PACKAGED_MODELS = Path(__file__).parent / "models"
+
 
 class RetrieverError(Exception):
     """The retriever cannot be built; the message names the model or file and what to do."""
@@ -35,6 +37,11 @@ def weights_identity(weights: str | None) -> str | None:
 def has_own_weights(model: str) -> bool:
     """Whether the model's name says where its weights lie (`hf-hub:org/name`, `local-dir:/folder`)."""
     return model.startswith(("hf-hub:", "local-dir:"))
+
+
+def is_packaged(model: str) -> bool:
+    """Whether the model is one of this package's own small ones."""
+    return (PACKAGED_MODELS / f"{model}.json").is_file()
 
 
 def is_file(weights: str) -> bool:

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from repair_ray import tables
 from repair_ray.config import Config, DataConfig, FaultConfig
 from repair_ray.data.images import ImageProblem
-from repair_ray.engines.encoder import Encoder
 from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.run import Recipe, Run
 from repair_ray.stages.graph import Progress, Step, check_errors, quiet, run_graph
@@ -25,6 +24,9 @@ class EmbedItems(RowStage):
 
     def setup(self, folder: str, data: dict[str, Any], spec: dict[str, Any], device: str, batch_size: int) -> None:
         self._store = image_store(folder, DataConfig.model_validate(data))
+        # Here and not above: the driver, which only names this class, needs no model library.
+        from repair_ray.engines.encoder import Encoder
+
         self._encoder = Encoder(RetrieverSpec(**spec), device, batch_size)
 
     def process(self, rows: list[Row]) -> list[Row]:

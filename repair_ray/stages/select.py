@@ -12,7 +12,6 @@ from repair_ray import tables
 from repair_ray.config import DataConfig, SelectionConfig
 from repair_ray.data.images import ImageProblem
 from repair_ray.data.text import text_key
-from repair_ray.engines.encoder import Encoder
 from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.engines.selection import Admission, select
 from repair_ray.stages.ingest import image_store
@@ -33,6 +32,9 @@ class SelectCandidate(RowStage):
         seed: int,
     ) -> None:
         self._store = image_store(folder, DataConfig.model_validate(data))
+        # Here and not above: the driver, which only names this class, needs no model library.
+        from repair_ray.engines.encoder import Encoder
+
         self._encoder = Encoder(RetrieverSpec(**spec), device, batch_size)
         self._selection = SelectionConfig.model_validate(selection)
         self._seed = seed

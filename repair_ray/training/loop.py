@@ -25,9 +25,10 @@ from repair_ray.data.store import ImageStore
 from repair_ray.engines.encoder import Preprocess, build_model, save_config, save_weights
 from repair_ray.run import write_json
 from repair_ray.training.batches import BatchPlan
-from repair_ray.training.data import BatchLoader, read_items
 from repair_ray.training.gather import total, world_size
+from repair_ray.training.items import read_items
 from repair_ray.training.job import POSITION, PROGRESS, STATE, WEIGHTS, Job, Progress, read_progress
+from repair_ray.training.loader import BatchLoader
 from repair_ray.training.trainer import Trainer
 from repair_ray.training.validation import Validator
 

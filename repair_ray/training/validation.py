@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from repair_ray.data.store import ImageStore
 from repair_ray.engines.encoder import Preprocess
-from repair_ray.training.data import read_items
+from repair_ray.training.items import read_items
 
 
 class Validator:

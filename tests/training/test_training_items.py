@@ -17,7 +17,8 @@ from repair_ray.data.store import ImageStore
 from repair_ray.engines.encoder import Preprocess, build_model
 from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.training.batches import BatchPlan
-from repair_ray.training.data import BatchLoader, TrainingItems, read_items, write_items
+from repair_ray.training.items import TrainingItems, read_items, write_items
+from repair_ray.training.loader import BatchLoader
 from repair_ray.training.pairs import ABSENT, CorrectedPair, PairSet
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from repair_ray.data.store import ImageStore
 from repair_ray.engines.encoder import Preprocess, build_model
 from repair_ray.engines.retriever import RetrieverSpec
-from repair_ray.training.data import TrainingItems, write_items
+from repair_ray.training.items import TrainingItems, write_items
 from repair_ray.training.pairs import PairSet
 from repair_ray.training.validation import Validator
 
