@@ -167,6 +167,25 @@ EDITS = Table(
     ("failure_id",),
 )
 
+ANSWERS = Table(
+    "answers",
+    pa.schema(
+        [
+            pa.field("question_id", pa.string(), nullable=False),
+            pa.field("task", pa.string(), nullable=False),
+            pa.field("failure_id", pa.string()),
+            pa.field("answer", pa.string()),
+            pa.field("calls", pa.int32()),
+            pa.field("input_tokens", pa.int32()),
+            pa.field("output_tokens", pa.int32()),
+            pa.field("seconds", pa.float32()),
+            *_STATUS,
+        ]
+    ),
+    "question_id",
+    ("question_id",),
+)
+
 # What the embed stage reads: every picture and caption of a split, with what is needed to fetch it.
 ITEMS = pa.schema(
     [
@@ -209,10 +228,26 @@ CASES = pa.schema(
         ("candidate_length", pa.int64()),
         ("query_vector", pa.list_(pa.float32())),
         ("candidate_vector", pa.list_(pa.float32())),
+        ("query_pixels", pa.string()),
+        ("candidate_pixels", pa.string()),
         ("judgement", pa.string()),
         ("mismatches", pa.list_(_MISMATCH)),
+        # A model's answer to the stage's question, where a model was asked.
+        ("question_id", pa.string()),
+        ("answer", pa.string()),
+        ("answer_status", pa.string()),
+        ("answer_reason", pa.string()),
     ]
 )
+
+# What the ask stages read: a case and the task that is asked about it.
+QUESTIONS = pa.schema([("task", pa.string()), *CASES])
+
+
+def answer_row(answer: dict[str, object], question: dict[str, object]) -> dict[str, object]:
+    """The `ANSWERS` row of an answer to a question."""
+    asked = {name: question[name] for name in ("task", "failure_id")}
+    return {**answer, **asked, "answer": answer["text"]}
 
 
 def row_id(*parts: object) -> str:

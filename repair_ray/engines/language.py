@@ -59,8 +59,16 @@ class Instruction:
     reason: str = ""
 
 
+@dataclass(frozen=True)
+class Draft:
+    """One edited caption. `problem` says why it cannot be used; it is kept as a rejected candidate."""
+
+    text: str
+    problem: str | None = None
+
+
 class LanguageBackend(Protocol):
-    """Answers the language tasks of one round. Deterministic for a fixed case, or seeded by its configuration."""
+    """Answers the language tasks about one failure. Deterministic for a fixed case, or seeded by its configuration."""
 
     name: str
 
@@ -72,6 +80,6 @@ class LanguageBackend(Protocol):
         """State the smallest edit of the candidate that makes it match the query."""
         ...
 
-    def edit_caption(self, case: Case, instruction: Instruction, n: int) -> list[str]:
+    def edit_caption(self, case: Case, instruction: Instruction, n: int) -> list[Draft]:
         """Write up to `n` different edited captions, best first (`i2t` only)."""
         ...

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from repair_ray.config import LanguageConfig
+from repair_ray.config import DiffusionConfig, LanguageConfig
 from repair_ray.engines.editors import ImageEditor
 from repair_ray.engines.heuristic import HeuristicLanguage
 from repair_ray.engines.language import LanguageBackend
 
 
-def language_backend(config: LanguageConfig) -> LanguageBackend:
-    """The language backend that a config names. Raises ValueError for an unknown one."""
-    if config.backend == "heuristic":
-        return HeuristicLanguage(config.max_changes)
-    raise ValueError(f"unknown language.backend {config.backend!r}; known: heuristic")
+def language_backend(config: LanguageConfig) -> LanguageBackend | None:
+    """The backend that answers by itself; None where a model is asked first, and its answers are read."""
+    return HeuristicLanguage(config.max_changes) if config.backend == "heuristic" else None
 
 
-def image_editor(name: str) -> ImageEditor | None:
-    """The image editor of that name; None for `none`. Raises ValueError for an unknown one."""
+def image_editor(name: str, diffusion: DiffusionConfig, device: str = "cpu") -> ImageEditor | None:
+    """The image editor of that name; None for `none`. Raises ValueError when its weights cannot be had."""
     if name == "none":
         return None
     if name == "scene":
@@ -24,4 +22,6 @@ def image_editor(name: str) -> ImageEditor | None:
         from repair_ray.world.editor import SceneEditor
 
         return SceneEditor()
-    raise ValueError(f"unknown edit.image_editor {name!r}; known: scene, none")
+    from repair_ray.engines.diffusion import DiffusersEditor
+
+    return DiffusersEditor(name, diffusion, device)

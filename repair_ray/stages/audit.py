@@ -10,10 +10,13 @@ import pyarrow.compute as pc
 
 from repair_ray import tables
 from repair_ray.config import Config, LanguageConfig
-from repair_ray.engines.registry import language_backend
+from repair_ray.engines.recorded import AUDIT
+from repair_ray.engines.tasks import AnswerError
 from repair_ray.run import Recipe, Run
+from repair_ray.stages.ask import ask, with_answers
 from repair_ray.stages.cases import language_case, make_cases
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
+from repair_ray.stages.questions import RowLanguage, recipe_of
 from repair_ray.stages.rows import Row, RowStage
 
 VALID = "valid"
@@ -23,20 +26,24 @@ class AuditFailures(RowStage):
     """Asks the language backend about each failure. Only `valid` goes on; other judgements reject it."""
 
     def setup(self, language: dict[str, Any]) -> None:
-        self._backend = language_backend(LanguageConfig.model_validate(language))
+        self._language = RowLanguage(LanguageConfig.model_validate(language))
 
     def process(self, rows: list[Row]) -> list[Row]:
         return [self._audit(row) for row in rows]
 
     def _audit(self, row: Row) -> Row:
-        verdict = self._backend.audit(language_case(row))
+        try:
+            backend = self._language.of(row)
+            verdict = backend.audit(language_case(row))
+        except AnswerError as error:
+            return self.failed(row, str(error))
         valid = verdict.judgement == VALID
         return {
             **row,
             "judgement": verdict.judgement,
             "mismatches": [asdict(mismatch) for mismatch in verdict.mismatches],
             "confidence": verdict.confidence,
-            "judge": self._backend.name,
+            "judge": backend.name,
             "status": tables.OK if valid else tables.REJECTED,
             "reason": None if valid else verdict.judgement,
             "explanation": verdict.reason,
@@ -45,25 +52,27 @@ class AuditFailures(RowStage):
 
 def audit(run: Run, config: Config, product: str, failures: str, progress: Progress = quiet) -> None:
     """Make a `verdicts` table: one row a failure."""
+    language = config.audit.language or config.language
+
+    def cases() -> pa.Table:
+        table = run.read(failures)
+        return make_cases(run, table.filter(pc.equal(table["status"], tables.OK)).to_pylist(), config.mining.split)
+
+    asked = ask(run, config, language, product, cases, lambda _: AUDIT, (failures,), progress=progress)
     run_graph(
         run,
         product,
-        Recipe({"language": config.language.model_dump(mode="json")}, (failures,)),
+        Recipe({"language": recipe_of(language)}, (failures, *asked)),
         tables.VERDICTS,
         [
             Step(
                 AuditFailures,
                 tables.VERDICTS.schema,
-                {"language": config.language.model_dump(mode="json")},
+                {"language": language.model_dump(mode="json")},
                 config.pool.on_cpu(),
             )
         ],
-        lambda: _cases(run, failures, config.mining.split),
+        lambda: with_answers(run, language, asked, cases(), lambda _: AUDIT),
         faults=config.faults,
         progress=progress,
     )
-
-
-def _cases(run: Run, failures: str, split: str) -> pa.Table:
-    table = run.read(failures)
-    return make_cases(run, table.filter(pc.equal(table["status"], tables.OK)).to_pylist(), split)

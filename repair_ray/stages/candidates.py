@@ -7,13 +7,15 @@ from typing import Any
 import pyarrow as pa
 
 from repair_ray import tables
-from repair_ray.config import DataConfig, LanguageConfig
+from repair_ray.config import DataConfig, DiffusionConfig, LanguageConfig
 from repair_ray.data.shards import ShardWriter
 from repair_ray.engines.editors import EditError
-from repair_ray.engines.language import Verdict
-from repair_ray.engines.registry import image_editor, language_backend
+from repair_ray.engines.language import Draft, Verdict
+from repair_ray.engines.registry import image_editor
+from repair_ray.engines.tasks import AnswerError
 from repair_ray.stages.cases import language_case, mismatches_of
 from repair_ray.stages.ingest import SHARDS, image_store
+from repair_ray.stages.questions import RowLanguage
 from repair_ray.stages.rows import Row, RowStage
 
 DRAFTS = pa.schema([*tables.CASES, *(f for f in tables.EDITS.schema if f.name not in tables.CASES.names)])
@@ -28,13 +30,15 @@ class MakeCandidates(RowStage):
         data: dict[str, Any],
         language: dict[str, Any],
         editor: str,
+        diffusion: dict[str, Any],
+        device: str,
         candidates: int,
         seed: int,
         product: str,
     ) -> None:
         self._store = image_store(folder, DataConfig.model_validate(data))
-        self._backend = language_backend(LanguageConfig.model_validate(language))
-        self._editor = image_editor(editor)
+        self._language = RowLanguage(LanguageConfig.model_validate(language))
+        self._editor = image_editor(editor, DiffusionConfig.model_validate(diffusion), device)
         self._candidates, self._seed = candidates, seed
         self._folder, self._product = folder, product
 
@@ -50,13 +54,17 @@ class MakeCandidates(RowStage):
             return {**row, "kind": tables.PAIRED, "candidates": []}
         # Whatever got here is to be edited: what the audit judged otherwise only comes with selection.audit=false.
         verdict = Verdict("valid", mismatches_of(row))
-        instruction = self._backend.instruct(case, verdict)
+        try:
+            backend = self._language.of(row)
+            instruction = backend.instruct(case, verdict)
+        except AnswerError as error:
+            return self.failed(row, str(error))
         row = {**row, "kind": tables.EDITED, "instruction": instruction.text, "candidates": []}
         if not instruction.feasible:
             return {**row, "status": tables.REJECTED, "reason": f"no instruction: {instruction.reason}"}
         if row["direction"] == "i2t":
-            texts = self._backend.edit_caption(case, instruction, self._candidates)
-            return {**row, "candidates": [{"text": text, "status": tables.OK} for text in texts]}
+            drafts = backend.edit_caption(case, instruction, self._candidates)
+            return {**row, "candidates": [_candidate(draft) for draft in drafts]}
         source = self._store.bytes(row["candidate_uri"], row["candidate_offset"], row["candidate_length"])
         made = [self._edit(row, source, instruction.text, number, shards) for number in range(self._candidates)]
         return {**row, "candidates": made}
@@ -72,3 +80,8 @@ class MakeCandidates(RowStage):
             return {"status": tables.REJECTED, "reason": "the editor left the picture as it was"}
         reference = shards.add(edited, f"{row['failure_id']}-{number}").ref()
         return {"uri": reference.uri, "offset": reference.offset, "length": reference.length, "status": tables.OK}
+
+
+def _candidate(draft: Draft) -> dict[str, Any]:
+    problem = draft.problem
+    return {"text": draft.text, "status": tables.REJECTED if problem else tables.OK, "reason": problem}

@@ -90,6 +90,7 @@ def _case(
     }
     for side, image in (("query", images[query_image]), ("candidate", images[candidate_image])):
         case |= {f"{side}_{part}": image[part] for part in ("uri", "offset", "length")}
+        case[f"{side}_pixels"] = image["pixel_hash"]
     return case
 
 

@@ -11,12 +11,16 @@ import pyarrow as pa
 
 from repair_ray import tables
 from repair_ray.config import Config
+from repair_ray.engines.recorded import EDITS
 from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.run import Recipe, Run
+from repair_ray.stages.ask import ask, with_answers
 from repair_ray.stages.candidates import DRAFTS, MakeCandidates
 from repair_ray.stages.cases import make_cases, passed
 from repair_ray.stages.embed import device_of
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
+from repair_ray.stages.questions import recipe_of
+from repair_ray.stages.rows import Row
 from repair_ray.stages.select import SelectCandidate, within_quota
 
 
@@ -32,12 +36,26 @@ def edit(
 ) -> None:
     """Make an `edits` table: one row a failure that passed the audit (or, without audit, a failure)."""
     data = config.data.model_dump(mode="json")
-    pool = config.pool
+    pool, edit_pool = config.pool, config.edit.pool or config.pool.on_cpu()
+    language = config.edit.language or config.language
+
+    def cases() -> pa.Table:
+        rows = passed(run, failures, verdicts, audit=config.selection.audit)
+        return make_cases(run, rows, config.mining.split, embeddings)
+
+    def asked_of(row: Row) -> str | None:
+        """Nobody is asked where nothing can be edited: the pair is then taken as it is."""
+        return None if row["direction"] == "t2i" and config.edit.image_editor == "none" else EDITS[row["direction"]]
+
+    parents = (failures, verdicts, embeddings)
+    asked = ask(run, config, language, product, cases, asked_of, parents, progress=progress)
     make = {
         "folder": str(run.folder),
         "data": data,
-        "language": config.language.model_dump(mode="json"),
+        "language": language.model_dump(mode="json"),
         "editor": config.edit.image_editor,
+        "diffusion": config.edit.diffusion.model_dump(mode="json"),
+        "device": "cuda" if edit_pool.num_gpus else "cpu",
         "candidates": config.edit.candidates,
         "seed": config.seed,
         "product": product,
@@ -52,28 +70,23 @@ def edit(
         "seed": config.seed,
     }
     settings = {
-        "language": config.language.model_dump(mode="json"),
-        "edit": config.edit.model_dump(mode="json"),
+        "language": recipe_of(language),
+        "edit": config.edit.model_dump(mode="json", exclude={"language", "pool"}),
         "selection": config.selection.model_dump(mode="json"),
         "seed": config.seed,
     }
     run_graph(
         run,
         product,
-        Recipe(settings, (failures, verdicts, embeddings)),
+        Recipe(settings, (*parents, *asked)),
         tables.EDITS,
         [
-            Step(MakeCandidates, DRAFTS, make, pool.on_cpu()),
+            Step(MakeCandidates, DRAFTS, make, edit_pool),
             Step(SelectCandidate, tables.EDITS.schema, choose, pool),
         ],
-        lambda: _cases(run, config, failures, verdicts, embeddings),
+        lambda: with_answers(run, language, asked, cases(), asked_of),
         faults=config.faults,
         finish=lambda table: within_quota(table, config.selection),
         facts={"made_from": {"failures": failures, "verdicts": verdicts}},
         progress=progress,
     )
-
-
-def _cases(run: Run, config: Config, failures: str, verdicts: str, embeddings: str) -> pa.Table:
-    rows = passed(run, failures, verdicts, audit=config.selection.audit)
-    return make_cases(run, rows, config.mining.split, embeddings)

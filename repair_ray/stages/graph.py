@@ -12,10 +12,10 @@ import os
 import shutil
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +24,7 @@ import ray
 import ray.data
 from ray.data.checkpoint import CheckpointConfig
 
+import repair_ray
 from repair_ray import tables
 from repair_ray.config import FaultConfig, PoolConfig
 from repair_ray.run import Clock, Recipe, Run, RunError
@@ -32,6 +33,7 @@ from repair_ray.tables import Table
 
 Progress = Callable[[str, int, int], None]
 MIN_LOCAL_CPUS = 4
+PACKAGE_ROOT = Path(repair_ray.__file__).parents[1]
 # On CPUs, glibc maps a step's tensors anew each time, in threads above all, and training spends up to half its time on
 # page faults. One arena that keeps its memory, in huge pages, spares them. Elsewhere the settings mean nothing.
 # Only one in GLIBC_TUNABLES: glibc before 2.39 passes no more than the first on to a process's children.
@@ -47,14 +49,67 @@ def quiet(name: str, done: int, total: int) -> None:
     """A progress view that shows nothing."""
 
 
+class Operator(Protocol):
+    """One part of a graph."""
+
+    @property
+    def rows_per_block(self) -> int:
+        """Rows that it takes at once."""
+        ...
+
+    def demand(self) -> tuple[float, float]:
+        """Logical CPUs and GPUs that it takes for as long as the graph runs."""
+        ...
+
+    def apply(self, data: ray.data.Dataset, id_column: str, markers: Path, faults: FaultConfig) -> ray.data.Dataset:
+        """Add it to a graph; `markers` is a folder of its own for what it needs to survive its workers."""
+        ...
+
+
 @dataclass(frozen=True)
 class Step:
-    """One actor pool of a graph: the class, what its `setup` takes, the schema that it puts out."""
+    """An operator of row stages: the class, what its `setup` takes, the schema that it puts out, its actor pool."""
 
     stage: type[RowStage]
     schema: pa.Schema
     arguments: dict[str, Any] = field(default_factory=dict)
     pool: PoolConfig = field(default_factory=PoolConfig)
+
+    @property
+    def rows_per_block(self) -> int:
+        return self.pool.rows_per_block
+
+    def demand(self) -> tuple[float, float]:
+        return self.pool.actors * self.pool.num_cpus, self.pool.actors * self.pool.num_gpus
+
+    def apply(self, data: ray.data.Dataset, id_column: str, markers: Path, faults: FaultConfig) -> ray.data.Dataset:
+        return data.map_batches(
+            self.stage,
+            fn_constructor_kwargs={
+                "id_column": id_column,
+                "schema": self.schema,
+                "markers": str(markers),
+                "poison": faults.poison,
+                "arguments": self.arguments,
+            },
+            batch_size=self.pool.rows_per_block,
+            batch_format="pyarrow",
+            compute=ray.data.ActorPoolStrategy(size=self.pool.actors),
+            num_cpus=self.pool.num_cpus,
+            num_gpus=self.pool.num_gpus or None,
+            max_restarts=faults.max_restarts,
+            max_task_retries=faults.max_restarts,
+            runtime_env=interpreter(self.pool.python),
+        )
+
+
+def interpreter(python: str | None, variables: dict[str, str] | None = None) -> dict[str, Any] | None:
+    """The runtime environment of workers with an interpreter of their own, which finds this package as it is here."""
+    if python is None and not variables:
+        return None
+    paths = [str(PACKAGE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    made: dict[str, Any] = {"env_vars": {"PYTHONPATH": os.pathsep.join(paths), **(variables or {})}}
+    return made if python is None else {**made, "py_executable": python}
 
 
 def run_graph(
@@ -62,7 +117,7 @@ def run_graph(
     product: str,
     recipe: Recipe,
     kind: Table,
-    steps: list[Step],
+    steps: Sequence[Operator],
     make_input: Callable[[], pa.Table],
     *,
     faults: FaultConfig,
@@ -110,7 +165,7 @@ def _write_input(path: Path, make_input: Callable[[], pa.Table], product: str) -
     return int(pq.read_metadata(path).num_rows)
 
 
-def _execute(source: Path, sink: Path, work: Path, kind: Table, steps: list[Step], faults: FaultConfig) -> None:
+def _execute(source: Path, sink: Path, work: Path, kind: Table, steps: Sequence[Operator], faults: FaultConfig) -> None:
     context = ray.data.DataContext.get_current().copy()
     context.enable_progress_bars = False
     context.max_errored_blocks = 0
@@ -121,25 +176,11 @@ def _execute(source: Path, sink: Path, work: Path, kind: Table, steps: list[Step
         # Ray Data says that it will not checkpoint a plan with a mere warning; going on would break resuming.
         warnings.filterwarnings("error", message=".*[Cc]heckpoint.*")
         warnings.filterwarnings("ignore", category=DeprecationWarning)
-        data = ray.data.read_parquet(str(source)).repartition(target_num_rows_per_block=steps[0].pool.rows_per_block)
+        data = ray.data.read_parquet(str(source)).repartition(target_num_rows_per_block=steps[0].rows_per_block)
         for number, step in enumerate(steps):
-            data = data.map_batches(
-                step.stage,
-                fn_constructor_kwargs={
-                    "id_column": kind.id_column,
-                    "schema": step.schema,
-                    "markers": str(work / "markers" / str(number)),
-                    "poison": faults.poison if number == 0 else {},
-                    "arguments": step.arguments,
-                },
-                batch_size=step.pool.rows_per_block,
-                batch_format="pyarrow",
-                compute=ray.data.ActorPoolStrategy(size=step.pool.actors),
-                num_cpus=step.pool.num_cpus,
-                num_gpus=step.pool.num_gpus or None,
-                max_restarts=faults.max_restarts,
-                max_task_retries=faults.max_restarts,
-            )
+            # Injected faults are for the first operator, as rows are told apart by their ids at each.
+            injected = faults if number == 0 else faults.model_copy(update={"poison": {}})
+            data = step.apply(data, kind.id_column, work / "markers" / str(number), injected)
         try:
             data.write_parquet(str(sink), schema=kind.schema)
         except ray.exceptions.RayError as error:
@@ -162,11 +203,11 @@ def _explain(error: Exception, sink: Path) -> str:
     return f"the graph stopped; the rows that were finished are kept. {last}"
 
 
-def _check_schedulable(steps: list[Step], product: str) -> None:
+def _check_schedulable(steps: Sequence[Operator], product: str) -> None:
     # Ray Data waits for ever when its actor pools leave no CPU for the tasks that feed them.
     have = ray.cluster_resources()
-    cpus = sum(step.pool.actors * step.pool.num_cpus for step in steps) + 1
-    gpus = sum(step.pool.actors * step.pool.num_gpus for step in steps)
+    cpus = sum(step.demand()[0] for step in steps) + 1
+    gpus = sum(step.demand()[1] for step in steps)
     for name, need, there in (("CPU", cpus, have.get("CPU", 0)), ("GPU", gpus, have.get("GPU", 0))):
         if need > there:
             raise RunError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from repair_ray.engines.heuristic import audit, edit, instruct
-from repair_ray.engines.language import Case, Instruction, Verdict
+from repair_ray.engines.language import Case, Draft, Instruction, Verdict
 
 
 class HeuristicLanguage:
@@ -36,7 +36,7 @@ class HeuristicLanguage:
         state = instruct.caption_instruction if case.direction == "i2t" else instruct.image_instruction
         return state(text, captions, self.max_changes)
 
-    def edit_caption(self, case: Case, instruction: Instruction, n: int) -> list[str]:
+    def edit_caption(self, case: Case, instruction: Instruction, n: int) -> list[Draft]:
         """Up to `n` different edited captions, fewest changed words first; none for an instruction not feasible.
 
         Raises ValueError for a t2i case.
@@ -46,4 +46,4 @@ class HeuristicLanguage:
         if not instruction.feasible:
             return []
         text, captions = audit.target_of(case)
-        return [found.text for found in edit.caption_edits(text, captions, n)]
+        return [Draft(found.text) for found in edit.caption_edits(text, captions, n)]

@@ -1,0 +1,66 @@
+"""Questions to an OpenAI-compatible endpoint, as a stage."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from repair_ray import tables
+from repair_ray.data.images import ImageProblem
+from repair_ray.engines.answers import FAILED, Answered, AnswerStore
+from repair_ray.engines.endpoint import Endpoint, Question, Request
+from repair_ray.engines.tasks import task
+from repair_ray.stages.questions import Asked
+from repair_ray.stages.rows import Row, RowStage
+
+
+class AskEndpoint(RowStage):
+    """Asks an OpenAI-compatible endpoint: the questions of a batch together, each answer stored as it comes."""
+
+    def setup(self, **asked: Any) -> None:
+        self._asked = Asked(**asked)
+        self._answers = AnswerStore(Path(self._asked.answers))
+        config = self._asked.config
+        assert config.model is not None
+        self._loop = asyncio.new_event_loop()
+        self._endpoint = Endpoint(
+            config.endpoint.url,
+            config.endpoint.key_variable,
+            Request(
+                config.model,
+                config.temperature,
+                config.top_p,
+                config.max_tokens,
+                config.seed,
+                config.endpoint.form,
+                config.endpoint.extra,
+            ),
+            at_once=config.endpoint.at_once,
+            per_minute=config.endpoint.per_minute,
+            retries=config.endpoint.retries,
+            timeout=config.endpoint.timeout_s,
+        )
+
+    def process(self, rows: list[Row]) -> list[Row]:
+        return self._loop.run_until_complete(self._all(rows))
+
+    async def _all(self, rows: list[Row]) -> list[Row]:
+        answers = await asyncio.gather(*(self._one(row) for row in rows))
+        return [tables.answer_row(asdict(answer), row) for answer, row in zip(answers, rows, strict=True)]
+
+    async def _one(self, row: Row) -> Answered:
+        known = self._answers.get(row["question_id"])
+        if known is not None:
+            return known
+        try:
+            prompt, pictures = self._asked.prompt(row), self._asked.pictures(row)
+        except ImageProblem as problem:
+            return Answered(row["question_id"], status=FAILED, reason=f"its picture: {problem.reason}", calls=0)
+        asked = task(row["task"])
+        question = Question(row["question_id"], prompt.system, prompt.user, tuple(pictures), asked.name, asked.schema)
+        answer, final = await self._endpoint.ask(question, lambda text: self._asked.check(row, text))
+        if final:
+            self._answers.put(answer)
+        return answer

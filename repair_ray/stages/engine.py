@@ -1,0 +1,210 @@
+"""vLLM inside a Ray Data graph: the one place that builds a `ray.data.llm` processor from config.
+
+`ray.data.llm` guards generation alone; a template, a picture or a tokenizer that raises ends its job, and an engine
+that dies for one prompt is started for that prompt again. So the engine stage is extended here (ours): templates and
+pictures are made inside it, each question carries its own failure, every answer is stored as it comes, and markers of
+the questions in flight tell which one ended the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import ray.data
+from ray.data.llm import build_processor, vLLMEngineProcessorConfig
+from ray.llm._internal.batch.stages.vllm_engine_stage import vLLMEngineStageUDF
+from ray.llm._internal.common.errors import VLLM_FATAL_ERRORS
+
+from repair_ray import tables
+from repair_ray.config import FaultConfig, LanguageConfig
+from repair_ray.engines.answers import FAILED, Answered, AnswerStore
+from repair_ray.engines.endpoint import SUMMED, judged
+from repair_ray.stages.graph import interpreter
+from repair_ray.stages.questions import Asked, picture_of
+
+ENDED = "its question ended the engine process"
+
+
+@dataclass(frozen=True)
+class EngineStep:
+    """The vLLM engines of a graph, as an operator: questions in, `ANSWERS` rows out."""
+
+    language: LanguageConfig
+    arguments: dict[str, Any]
+
+    @property
+    def rows_per_block(self) -> int:
+        """Questions of one batch."""
+        return self.language.pool.rows_per_block
+
+    def demand(self) -> tuple[float, float]:
+        """Logical CPUs and GPUs that all replicas take."""
+        pool = self.language.pool
+        return pool.actors * pool.num_cpus, pool.actors * pool.num_gpus
+
+    def apply(self, data: ray.data.Dataset, id_column: str, markers: Path, faults: FaultConfig) -> ray.data.Dataset:
+        """Add the engines to a graph."""
+        language, pool = self.language, self.language.pool
+        assert language.model is not None
+        # A model that lies in a folder needs no hub, and must not wait for one.
+        variables = {"HF_HUB_OFFLINE": "1"} if Path(language.model).is_dir() else {}
+        bundle = {name: n for name, n in (("CPU", pool.num_cpus), ("GPU", pool.num_gpus)) if n}
+        processor = build_processor(
+            vLLMEngineProcessorConfig(
+                model_source=language.model,
+                engine_kwargs=dict(language.engine.arguments),
+                batch_size=pool.rows_per_block,
+                concurrency=(pool.actors, pool.actors),
+                placement_group_config={"bundle_per_worker": bundle},
+                runtime_env=interpreter(pool.python, variables | language.engine.variables),
+                should_continue_on_error=True,
+                log_engine_metrics=False,
+                # Made inside the engine stage, where a failure is that of one question.
+                chat_template_stage=False,
+                tokenize_stage=False,
+                detokenize_stage=False,
+            ),
+            preprocess=lambda row: row,
+            postprocess=lambda row: {name: row.get(name) for name in tables.ANSWERS.schema.names},
+            builder_kwargs={"override_stage_config_fn": lambda _, stage: self._extend(stage, markers, faults)},
+        )
+        return processor(data)
+
+    def _extend(self, stage: Any, markers: Path, faults: FaultConfig) -> None:
+        # Past pydantic's assignment, which would run the stage's validators again and forget its placement.
+        object.__setattr__(stage, "fn", AskEngine)
+        stage.fn_constructor_kwargs["asking"] = {**self.arguments, "markers": str(markers)}
+        stage.map_batches_kwargs.update(max_restarts=faults.max_restarts, max_task_retries=faults.max_restarts)
+
+
+class AskEngine(vLLMEngineStageUDF):  # type: ignore[misc]
+    """The engine stage of `ray.data.llm` that answers our questions, one failure at a time."""
+
+    def __init__(self, *args: Any, asking: dict[str, Any], **kwargs: Any) -> None:
+        self._markers = Path(asking.pop("markers"))
+        self._markers.mkdir(parents=True, exist_ok=True)
+        # In flight when an engine died: one of them did it, so from now on each of them goes alone.
+        self._suspects = {path.name for path in self._markers.glob("*") if not path.name.startswith("alone-")}
+        self._killers = {path.name.removeprefix("alone-") for path in self._markers.glob("alone-*")}
+        self._gate = _Gate()
+        self._asked = Asked(**asking)
+        self._store = AnswerStore(Path(self._asked.answers))
+        self._renderer: Any = None
+        super().__init__(*args, **kwargs)
+
+    async def _generate_with_error_handling(self, row: dict[str, Any], batch_uuid: Any) -> dict[str, Any]:
+        place = row[self.IDX_IN_BATCH_COLUMN]
+        question = row["question_id"]
+        answer = self._store.get(question)
+        if answer is None and question in self._killers:
+            answer = Answered(question, status=FAILED, reason=ENDED)
+            self._store.put(answer)
+        if answer is None:
+            alone = question in self._suspects
+            async with self._gate.alone() if alone else self._gate.together():
+                answer = await self._marked(row, alone)
+        return {**tables.answer_row(asdict(answer), row), self.IDX_IN_BATCH_COLUMN: place, "__inference_error__": ""}
+
+    async def _marked(self, row: dict[str, Any], alone: bool) -> Answered:
+        marker = self._markers / (f"alone-{row['question_id']}" if alone else row["question_id"])
+        marker.touch()
+        try:
+            answer = await self._answer(row)
+        except VLLM_FATAL_ERRORS:
+            # As in ray.data.llm: only a process that exits is replaced by one with an engine that lives.
+            os._exit(1)
+        except Exception as error:
+            reason = f"engine: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            answer = Answered(row["question_id"], status=FAILED, reason=reason)
+        self._store.put(answer)
+        for name in (row["question_id"], f"alone-{row['question_id']}"):
+            (self._markers / name).unlink(missing_ok=True)
+        return answer
+
+    async def _answer(self, row: dict[str, Any]) -> Answered:
+        first = await self._once(row, self._asked.seed)
+        if first.status != FAILED:
+            return first
+        second = await self._once(row, self._asked.seed + 1)
+        return replace(second, **{name: getattr(first, name) + getattr(second, name) for name in SUMMED})
+
+    async def _once(self, row: dict[str, Any], seed: int) -> Answered:
+        begun = time.monotonic()
+        prompt, pictures = self._asked.prompt(row), self._asked.pictures(row)
+        request = {
+            "prompt": self._render(prompt.system, prompt.user, len(pictures)),
+            "sampling_params": self._asked.sampling(row["task"], seed),
+            self.IDX_IN_BATCH_COLUMN: row[self.IDX_IN_BATCH_COLUMN],
+        }
+        if pictures:
+            request["multimodal_data"] = {"image": [picture_of(data) for data in pictures]}
+        if self._asked.lora:
+            request["model"] = self._asked.lora
+        _, output, _ = await self.llm.generate_async(request)
+        answer = Answered(
+            row["question_id"],
+            text=output["generated_text"],
+            input_tokens=output["num_input_tokens"],
+            output_tokens=output["num_generated_tokens"],
+            seconds=round(time.monotonic() - begun, 4),
+        )
+        cut = "length" if answer.output_tokens >= self._asked.max_tokens else None
+        return judged(answer, cut, lambda text: self._asked.check(row, text))
+
+    def _render(self, system: str, user: str, pictures: int) -> str:
+        if self._renderer is None:
+            from transformers import AutoProcessor, AutoTokenizer
+
+            load = AutoProcessor if self._asked.view == "images" else AutoTokenizer
+            self._renderer = load.from_pretrained(self.model, trust_remote_code=False)
+        parts = [{"type": "image"} for _ in range(pictures)]
+        content = [*parts, {"type": "text", "text": user}] if pictures else user
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": content}]
+        return str(
+            self._renderer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True, **self._asked.template
+            )
+        )
+
+
+class _Gate:
+    """Many together, or one alone; who waits to be alone goes before those who come later."""
+
+    def __init__(self) -> None:
+        self._condition = asyncio.Condition()
+        self._together = 0
+        self._waiting = 0
+        self._alone = False
+
+    @contextlib.asynccontextmanager
+    async def together(self) -> AsyncIterator[None]:
+        async with self._condition:
+            await self._condition.wait_for(lambda: not self._alone and not self._waiting)
+            self._together += 1
+        try:
+            yield
+        finally:
+            async with self._condition:
+                self._together -= 1
+                self._condition.notify_all()
+
+    @contextlib.asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        async with self._condition:
+            self._waiting += 1
+            await self._condition.wait_for(lambda: not self._alone and not self._together)
+            self._waiting -= 1
+            self._alone = True
+        try:
+            yield
+        finally:
+            async with self._condition:
+                self._alone = False
+                self._condition.notify_all()

@@ -1,0 +1,147 @@
+"""One question about a case: how it is put to a model, what makes it the same question, who answered it."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from PIL import Image
+
+from repair_ray import tables
+from repair_ray.config import DataConfig, LanguageConfig
+from repair_ray.data.store import ImageStore
+from repair_ray.engines.language import LanguageBackend
+from repair_ray.engines.recorded import RecordedLanguage
+from repair_ray.engines.registry import language_backend
+from repair_ray.engines.tasks import AnswerError, Limits, Prompt, View, task
+from repair_ray.stages.cases import language_case
+from repair_ray.stages.ingest import image_store
+from repair_ray.stages.rows import Row
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How questions are put to a model: plain values, which travel to the workers."""
+
+    folder: str
+    data: dict[str, Any]
+    language: dict[str, Any]
+    answers: str
+
+    @cached_property
+    def config(self) -> LanguageConfig:
+        return LanguageConfig.model_validate(self.language)
+
+    @cached_property
+    def limits(self) -> Limits:
+        return limits_of(self.config)
+
+    @property
+    def view(self) -> View:
+        return self.config.view
+
+    @property
+    def seed(self) -> int:
+        return self.config.seed
+
+    @property
+    def max_tokens(self) -> int:
+        return self.config.max_tokens
+
+    @property
+    def lora(self) -> str | None:
+        return self.config.engine.lora
+
+    @property
+    def template(self) -> dict[str, Any]:
+        return self.config.engine.template
+
+    def prompt(self, row: Row) -> Prompt:
+        """The messages of a question."""
+        return task(row["task"]).prompt(language_case(row), self.view, self.limits)
+
+    def pictures(self, row: Row) -> list[bytes]:
+        """The pictures of a question as JPEG: upright RGB, as the encoder sees them, within `language.image_px`.
+
+        Raises:
+            ImageProblem: one cannot be read.
+        """
+        store = self._store
+        found = []
+        for role in self.prompt(row).images:
+            picture = store.rgb(*(row[f"{role}_{part}"] for part in ("uri", "offset", "length")))
+            picture.thumbnail((self.config.image_px, self.config.image_px), Image.Resampling.LANCZOS)
+            buffer = io.BytesIO()
+            picture.save(buffer, "JPEG", quality=95)
+            found.append(buffer.getvalue())
+        return found
+
+    def sampling(self, name: str, seed: int) -> dict[str, Any]:
+        """vLLM's sampling parameters, decoding held to the schema of the task."""
+        config = self.config
+        return {
+            "temperature": config.temperature,
+            "top_p": config.top_p,
+            "max_tokens": config.max_tokens,
+            "seed": seed,
+            "structured_outputs": {"json": task(name).schema},
+        }
+
+    def check(self, row: Row, text: str) -> None:
+        """Raises `AnswerError` for an answer that the stage could not use."""
+        task(row["task"]).read(text, language_case(row), self.limits)
+
+    @cached_property
+    def _store(self) -> ImageStore:
+        return image_store(self.folder, DataConfig.model_validate(self.data))
+
+
+def limits_of(language: LanguageConfig) -> Limits:
+    """The limits that the config sets for answers."""
+    return Limits(language.max_changes, language.drafts, language.min_confidence)
+
+
+def picture_of(data: bytes) -> Image.Image:
+    """An encoded picture of a question, decoded for a model in this process."""
+    image = Image.open(io.BytesIO(data), formats=("JPEG",))
+    image.load()
+    return image
+
+
+def question_id(row: Row, language: LanguageConfig) -> str:
+    """What makes two questions the same: model, prompt, schema, sampling, and what is shown, to the pixel."""
+    asked = task(row["task"])
+    prompt = asked.prompt(language_case(row), language.view, limits_of(language))
+    sampling = (language.temperature, language.top_p, language.max_tokens, language.seed)
+    model = (language.model, language.engine.lora, language.engine.template, language.endpoint.form)
+    pictures = [row[f"{role}_pixels"] for role in prompt.images]
+    shown = (prompt.system, prompt.user, pictures, language.image_px if pictures else None)
+    return tables.row_id(json.dumps([model, asked.version, sampling, shown], sort_keys=True))
+
+
+class RowLanguage:
+    """The language backend of each row of a stage: one for all of them, or the row's own recorded answer."""
+
+    def __init__(self, language: LanguageConfig) -> None:
+        self._direct = language_backend(language)
+        self._name = language.model or language.backend
+        self._limits = limits_of(language)
+
+    def of(self, row: Row) -> LanguageBackend:
+        """Raises `AnswerError` where no usable answer was given."""
+        if self._direct is not None:
+            return self._direct
+        if row["answer_status"] != tables.OK or row["answer"] is None:
+            raise AnswerError(row["answer_reason"] or "nobody was asked")
+        return RecordedLanguage(self._name, row["answer"], self._limits)
+
+
+def recipe_of(language: LanguageConfig) -> dict[str, Any]:
+    """The language settings that decide what comes out; how fast and where it is asked does not."""
+    return language.model_dump(mode="json", exclude={"pool", "endpoint", "engine", "price", "answers"}) | {
+        "lora": language.engine.lora,
+        "template": language.engine.template,
+    }
