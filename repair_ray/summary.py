@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from repair_ray import tables
 from repair_ray.config import Config
@@ -31,6 +32,7 @@ def make_summary(run: Run, config: Config, place: str) -> dict[str, Any]:
         "rounds": [_round(run, place)],
         "controls": {name: _control(run, name) for name in config.controls},
         "training": _training(run),
+        "language": language_usage(run, config, place),
         "stages": [
             {
                 "name": record.name,
@@ -64,6 +66,28 @@ def _round(run: Run, place: str) -> dict[str, Any]:
         "truth": read_truth(run, place),
         "metrics": (run.manifest(f"{place}/metrics") or {}).get("metrics", {}),
     }
+
+
+def language_usage(run: Run, config: Config, place: str) -> dict[str, Any]:
+    """What models were asked, by product: calls, tokens, seconds of latency and cost; empty where nobody was asked.
+
+    `calls_per_pair`: calls for the round over its accepted edits. Answers that an earlier stage or run had got count
+    with what they took then.
+    """
+    used = {}
+    for name, manifest in run.products():
+        if manifest.get("table") == tables.ANSWERS.name:
+            table = run.read(name, ["calls", "input_tokens", "output_tokens", "seconds"])
+            sums = {column: round(pc.sum(table[column]).as_py() or 0, 2) for column in table.column_names}
+            judge = config.audit.language if name.endswith("verdicts_answers") else config.edit.language
+            price = (judge or config.language).price
+            cost = (sums["input_tokens"] * price.input + sums["output_tokens"] * price.output) / 1e6
+            used[name] = {**sums, "cost": round(cost, 4)}
+    if not used:
+        return {}
+    edits = (run.manifest(f"{place}/edits") or {}).get("statuses", {}).get(tables.OK, 0)
+    calls = sum(sums["calls"] for name, sums in used.items() if name.startswith(f"{place}/"))
+    return {"products": used, "calls_per_pair": round(calls / edits, 2) if edits else None}
 
 
 def _by_direction(rows: Any) -> dict[str, int]:

@@ -71,7 +71,8 @@ class EngineStep:
                 tokenize_stage=False,
                 detokenize_stage=False,
             ),
-            preprocess=lambda row: row,
+            # The engine stage asks for the column; each question brings its own parameters.
+            preprocess=lambda row: {"sampling_params": {}},
             postprocess=lambda row: {name: row.get(name) for name in tables.ANSWERS.schema.names},
             builder_kwargs={"override_stage_config_fn": lambda _, stage: self._extend(stage, markers, faults)},
         )

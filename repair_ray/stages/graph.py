@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import threading
 import warnings
@@ -33,6 +34,8 @@ from repair_ray.tables import Table
 
 Progress = Callable[[str, int, int], None]
 MIN_LOCAL_CPUS = 4
+# Not Ray's own wrappings of the error of a user's class.
+_NAMED_ERROR = re.compile(r"^(?!ray\.|UserCodeException)[\w.]+(Error|Exception|Problem|Interrupt|Exit)\b:")
 PACKAGE_ROOT = Path(repair_ray.__file__).parents[1]
 # On CPUs, glibc maps a step's tensors anew each time, in threads above all, and training spends up to half its time on
 # page faults. One arena that keeps its memory, in huge pages, spares them. Elsewhere the settings mean nothing.
@@ -189,8 +192,9 @@ def _execute(source: Path, sink: Path, work: Path, kind: Table, steps: Sequence[
 
 def _explain(error: Exception, sink: Path) -> str:
     text = str(error)
-    # Ray's text is a traceback of several processes; the error itself comes last.
-    last = text.strip().rpartition("\n")[2]
+    # Ray's text is a traceback of several processes; the error itself is the last line that names one of ours.
+    named = [line for line in map(str.strip, text.splitlines()) if _NAMED_ERROR.match(line)]
+    last = named[-1] if named else text.strip().rpartition("\n")[2]
     if "No space left on device" in text:
         return f"the disk of {sink} is full; free space and start the same command again: it goes on from here"
     if "error raised in its creation task" in text:
