@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import time
 from collections.abc import AsyncIterator
@@ -24,6 +25,7 @@ from ray.llm._internal.common.errors import VLLM_FATAL_ERRORS
 
 from repair_ray import tables
 from repair_ray.config import FaultConfig, LanguageConfig
+from repair_ray.data.images import ImageProblem
 from repair_ray.engines.answers import FAILED, Answered, AnswerStore
 from repair_ray.engines.endpoint import SUMMED, judged
 from repair_ray.stages.graph import interpreter
@@ -55,7 +57,11 @@ class EngineStep:
         assert language.model is not None
         # A model that lies in a folder needs no hub, and must not wait for one.
         variables = {"HF_HUB_OFFLINE": "1"} if Path(language.model).is_dir() else {}
-        bundle = {name: n for name, n in (("CPU", pool.num_cpus), ("GPU", pool.num_gpus)) if n}
+        parallel = (language.engine.arguments.get(f"{kind}_parallel_size", 1) for kind in ("tensor", "pipeline"))
+        workers = math.prod(parallel)
+        # What the pool gives a replica is shared among its workers.
+        shares = {"CPU": pool.num_cpus / workers, "GPU": pool.num_gpus / workers}
+        bundle = {name: share for name, share in shares.items() if share}
         processor = build_processor(
             vLLMEngineProcessorConfig(
                 model_source=language.model,
@@ -81,7 +87,7 @@ class EngineStep:
     def _extend(self, stage: Any, markers: Path, faults: FaultConfig) -> None:
         # Past pydantic's assignment, which would run the stage's validators again and forget its placement.
         object.__setattr__(stage, "fn", AskEngine)
-        stage.fn_constructor_kwargs["asking"] = {**self.arguments, "markers": str(markers)}
+        stage.fn_constructor_kwargs["asking"] = {**self.arguments, "markers": str(markers), "poison": faults.poison}
         stage.map_batches_kwargs.update(max_restarts=faults.max_restarts, max_task_retries=faults.max_restarts)
 
 
@@ -89,7 +95,10 @@ class AskEngine(vLLMEngineStageUDF):  # type: ignore[misc]
     """The engine stage of `ray.data.llm` that answers our questions, one failure at a time."""
 
     def __init__(self, *args: Any, asking: dict[str, Any], **kwargs: Any) -> None:
+        # A copy: Ray Data has made a key of these arguments, and looks for it again.
+        asking = dict(asking)
         self._markers = Path(asking.pop("markers"))
+        self._poison: dict[str, str] = asking.pop("poison")
         self._markers.mkdir(parents=True, exist_ok=True)
         # In flight when an engine died: one of them did it, so from now on each of them goes alone.
         self._suspects = {path.name for path in self._markers.glob("*") if not path.name.startswith("alone-")}
@@ -121,6 +130,8 @@ class AskEngine(vLLMEngineStageUDF):  # type: ignore[misc]
         except VLLM_FATAL_ERRORS:
             # As in ray.data.llm: only a process that exits is replaced by one with an engine that lives.
             os._exit(1)
+        except ImageProblem as problem:
+            answer = Answered(row["question_id"], status=FAILED, reason=f"its picture: {problem.reason}", calls=0)
         except Exception as error:
             reason = f"engine: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
             answer = Answered(row["question_id"], status=FAILED, reason=reason)
@@ -130,6 +141,11 @@ class AskEngine(vLLMEngineStageUDF):  # type: ignore[misc]
         return answer
 
     async def _answer(self, row: dict[str, Any]) -> Answered:
+        injected = self._poison.get(row["failure_id"])
+        if injected == "kill":
+            os._exit(1)
+        if injected == "raise":
+            raise RuntimeError("injected fault")
         first = await self._once(row, self._asked.seed)
         if first.status != FAILED:
             return first
