@@ -12,7 +12,7 @@ VALID = "; keep everything else unchanged"
 def edits(caption: str, captions: tuple[str, ...], n: int = 3) -> list[str]:
     backend = HeuristicLanguage()
     case = Case("i2t", captions, (caption,), None, caption)
-    return backend.edit_caption(case, backend.instruct(case, backend.audit(case)), n)
+    return [draft.text for draft in backend.edit_caption(case, backend.instruct(case, backend.audit(case)), n)]
 
 
 def instruct(case: Case, max_changes: int = 4) -> Instruction:

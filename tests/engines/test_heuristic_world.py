@@ -81,7 +81,8 @@ def test_edited_captions_are_true_and_small(failures: list[Failure]) -> None:
     for f in failures:
         if f.case.direction != "i2t":
             continue
-        edited = backend.edit_caption(f.case, backend.instruct(f.case, backend.audit(f.case)), 3)
+        drafts = backend.edit_caption(f.case, backend.instruct(f.case, backend.audit(f.case)), 3)
+        edited = [draft.text for draft in drafts]
         right += [describes(text, f.query) for text in edited]
         sizes += [caption_difference(f.case.candidate_text or "", text) for text in edited[:1]]
     assert len(sizes) > CASES // 5

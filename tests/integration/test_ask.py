@@ -62,14 +62,16 @@ def language(server: FaultServer, **changes: Any) -> dict[str, Any]:
 
 
 def texts(run: Run) -> list[tuple[str, str]]:
-    """Failure id, and a text that stands in its question alone: those of captions that were retrieved once."""
-    words = {row["caption_id"]: row["text"] for row in run.read("data/captions").to_pylist()}
+    """Failure id, and what stands in its question alone: all captions of its query, where that has one failure."""
+    captions: dict[str, list[str]] = {}
+    for row in sorted(run.read("data/captions").to_pylist(), key=lambda row: row["position"]):
+        captions.setdefault(row["image_id"], []).append(row["text"])
     rows = [row for row in run.read("failures").to_pylist() if row["status"] == "ok" and row["direction"] == "i2t"]
-    retrieved = [row["candidate_id"] for row in rows]
+    queries = [row["query_id"] for row in rows]
     return [
-        (row["failure_id"], f'The retrieved caption: "{words[row["candidate_id"]]}"')
+        (row["failure_id"], f"Its own captions: {json.dumps(captions[row['query_id']])}")
         for row in rows
-        if retrieved.count(row["candidate_id"]) == 1
+        if queries.count(row["query_id"]) == 1
     ]
 
 
