@@ -34,6 +34,14 @@ VERDICT = {
 GOOD = json.dumps(VERDICT)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def key() -> Iterator[None]:
+    """Set before Ray starts: its workers have the environment that it was started in."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPAIR_RAY_TEST_KEY", KEY)
+        yield
+
+
 @pytest.fixture(scope="module")
 def prepared(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("language") / "run"
@@ -75,10 +83,7 @@ def texts(run: Run) -> list[tuple[str, str]]:
     ]
 
 
-def test_faults_become_statuses_and_nothing_is_asked_again(
-    run: Run, server: FaultServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("REPAIR_RAY_TEST_KEY", KEY)
+def test_faults_become_statuses_and_nothing_is_asked_again(run: Run, server: FaultServer) -> None:
     (refused, a), (prose, b), (late_good, c), (cut, d) = texts(run)[:4]
     server.script = {
         json.dumps(a)[1:-1]: status(400),
@@ -113,10 +118,7 @@ def test_faults_become_statuses_and_nothing_is_asked_again(
     assert again == rows
 
 
-def test_an_endpoint_that_is_down_stops_the_stage(
-    run: Run, server: FaultServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("REPAIR_RAY_TEST_KEY", KEY)
+def test_an_endpoint_that_is_down_stops_the_stage(run: Run, server: FaultServer) -> None:
     server.default = ""
     server.script = {"query": status(503)}
     with pytest.raises(RunError, match=r"verdicts_answers: 24 of 24 rows failed.*HTTP 503.*--redo verdicts_answers"):
@@ -129,10 +131,7 @@ def test_an_endpoint_that_is_down_stops_the_stage(
     assert set(run.read("verdicts")["status"].to_pylist()) == {tables.OK}
 
 
-def test_captions_are_edited_by_drafts_that_say_what_is_wrong_with_them(
-    run: Run, server: FaultServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("REPAIR_RAY_TEST_KEY", KEY)
+def test_captions_are_edited_by_drafts_that_say_what_is_wrong_with_them(run: Run, server: FaultServer) -> None:
     audit(run, config({}, budget=12), "verdicts", "failures")
     captions = {row["caption_id"]: row["text"] for row in run.read("data/captions").to_pylist()}
     instruction = {"reason": "r", "feasible": True, "instruction": "turn everything upside down"}
