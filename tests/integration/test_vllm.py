@@ -18,7 +18,7 @@ from tests.fixtures import tiny_models
 from tests.integration.language_run import SPEC, config, prepare
 
 pytest.importorskip("vllm", reason="vLLM is not installed (requirements-vllm.txt)")
-pytestmark = [pytest.mark.integration, pytest.mark.vllm, pytest.mark.usefixtures("local_ray")]
+pytestmark = [pytest.mark.integration, pytest.mark.whole_runs, pytest.mark.vllm, pytest.mark.usefixtures("local_ray")]
 
 
 def language(model: Path, **changes: Any) -> dict[str, Any]:
