@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import ray.data
 from ray.data.llm import build_processor, vLLMEngineProcessorConfig
 from ray.llm._internal.batch.stages.vllm_engine_stage import vLLMEngineStageUDF
@@ -70,7 +71,8 @@ class EngineStep:
                 concurrency=(pool.actors, pool.actors),
                 placement_group_config={"bundle_per_worker": bundle},
                 runtime_env=interpreter(pool.python, variables | language.engine.variables),
-                should_continue_on_error=True,
+                # Ours to do, for each question; the processor's own way adds a column.
+                should_continue_on_error=False,
                 log_engine_metrics=False,
                 # Made inside the engine stage, where a failure is that of one question.
                 chat_template_stage=False,
@@ -82,13 +84,18 @@ class EngineStep:
             postprocess=lambda row: {name: row.get(name) for name in tables.ANSWERS.schema.names},
             builder_kwargs={"override_stage_config_fn": lambda _, stage: self._extend(stage, markers, faults)},
         )
-        return processor(data)
+        # The processor's rows are dicts, whose types are guessed anew in each block.
+        return processor(data).map_batches(_as_answers, batch_format="pyarrow")
 
     def _extend(self, stage: Any, markers: Path, faults: FaultConfig) -> None:
         # Past pydantic's assignment, which would run the stage's validators again and forget its placement.
         object.__setattr__(stage, "fn", AskEngine)
         stage.fn_constructor_kwargs["asking"] = {**self.arguments, "markers": str(markers), "poison": faults.poison}
         stage.map_batches_kwargs.update(max_restarts=faults.max_restarts, max_task_retries=faults.max_restarts)
+
+
+def _as_answers(table: pa.Table) -> pa.Table:
+    return tables.to_table(table.to_pylist(), tables.ANSWERS.schema)
 
 
 class AskEngine(vLLMEngineStageUDF):  # type: ignore[misc]
