@@ -156,10 +156,7 @@ class EngineConfig(Section):
 
     @model_validator(mode="after")
     def _ours(self) -> EngineConfig:
-        taken = {"model", "trust_remote_code"} & self.arguments.keys()
-        if taken == {"trust_remote_code"} and not self.arguments["trust_remote_code"]:
-            return self
-        if "model" in taken:
+        if "model" in self.arguments:
             raise ValueError("language.engine.arguments.model: set language.model instead")
         return self
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
+
+from repair_ray.engines.tasks import AnswerError
 
 ANSWERED = "ok"
 FAILED = "error"
@@ -34,6 +36,23 @@ class Answered:
     input_tokens: int = 0
     output_tokens: int = 0
     seconds: float = 0.0
+
+    def after(self, first: Answered) -> Answered:
+        """This answer to a second try, with what the first one took added."""
+        return replace(self, **{name: getattr(first, name) + getattr(self, name) for name in _SUMMED})
+
+    def judged(self, cut: bool, check: Callable[[str], object]) -> Answered:
+        """The answer with its status: failed where it was cut, or where `check` raises `AnswerError`."""
+        if cut:
+            return replace(self, status=FAILED, reason="cut at max_tokens")
+        try:
+            check(self.text or "")
+        except AnswerError as error:
+            return replace(self, status=FAILED, reason=str(error))
+        return self
+
+
+_SUMMED = ("calls", "input_tokens", "output_tokens", "seconds")
 
 
 @dataclass

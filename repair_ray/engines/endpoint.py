@@ -18,7 +18,6 @@ import openai
 from aiolimiter import AsyncLimiter
 
 from repair_ray.engines.answers import FAILED, Answered
-from repair_ray.engines.tasks import AnswerError
 
 # What a client without a key sends; servers of one's own ask for none.
 NO_KEY = "none"
@@ -85,8 +84,7 @@ class Endpoint:
             if first.status != FAILED or not final or first.text is None:
                 return first, final
             second, final = await self._once(question, check, self._request.seed + 1)
-            added = {name: getattr(first, name) + getattr(second, name) for name in SUMMED}
-            return replace(second, **added), final
+            return second.after(first), final
 
     async def _once(self, question: Question, check: Callable[[str], object], seed: int) -> tuple[Answered, bool]:
         if self._rate:
@@ -144,7 +142,7 @@ class Endpoint:
         )
         choice = next(iter(getattr(reply, "choices", None) or ()), None)
         text = getattr(getattr(choice, "message", None), "content", None) or ""
-        return judged(replace(answer, text=text), getattr(choice, "finish_reason", None), check)
+        return replace(answer, text=text).judged(getattr(choice, "finish_reason", None) == "length", check)
 
     def _failed(self, question: Question, reason: str, begun: float) -> Answered:
         if self._key != NO_KEY:
@@ -152,17 +150,3 @@ class Endpoint:
         reason = " ".join(reason.split())[:300]
         seconds = round(time.monotonic() - begun, 4)
         return Answered(question.question_id, status=FAILED, reason=reason, seconds=seconds)
-
-
-SUMMED = ("calls", "input_tokens", "output_tokens", "seconds")
-
-
-def judged(answer: Answered, finish_reason: str | None, check: Callable[[str], object]) -> Answered:
-    """The answer with its status: failed where it was cut, or where `check` raises `AnswerError`."""
-    if finish_reason == "length":
-        return replace(answer, status=FAILED, reason="cut at max_tokens")
-    try:
-        check(answer.text or "")
-    except AnswerError as error:
-        return replace(answer, status=FAILED, reason=str(error))
-    return answer

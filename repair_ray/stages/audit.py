@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -54,6 +55,7 @@ def audit(run: Run, config: Config, product: str, failures: str, progress: Progr
     """Make a `verdicts` table: one row a failure."""
     language = config.audit.language or config.language
 
+    @cache
     def cases() -> pa.Table:
         table = run.read(failures)
         return make_cases(run, table.filter(pc.equal(table["status"], tables.OK)).to_pylist(), config.mining.split)

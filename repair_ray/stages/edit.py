@@ -6,6 +6,7 @@ One graph of two pools: `candidates` makes them with language and editors, `sele
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import cache
 
 import pyarrow as pa
 
@@ -39,6 +40,7 @@ def edit(
     pool, edit_pool = config.pool, config.edit.pool or config.pool.on_cpu()
     language = config.edit.language or config.language
 
+    @cache
     def cases() -> pa.Table:
         rows = passed(run, failures, verdicts, audit=config.selection.audit)
         return make_cases(run, rows, config.mining.split, embeddings)

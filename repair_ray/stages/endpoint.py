@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 from repair_ray import tables
 from repair_ray.data.images import ImageProblem
@@ -55,12 +58,19 @@ class AskEndpoint(RowStage):
         if known is not None:
             return known
         try:
-            prompt, pictures = self._asked.prompt(row), self._asked.pictures(row)
+            prompt = self._asked.prompt(row)
+            pictures = tuple(_jpeg(picture) for picture in self._asked.pictures(row, prompt))
         except ImageProblem as problem:
             return Answered(row["question_id"], status=FAILED, reason=f"its picture: {problem.reason}", calls=0)
         asked = task(row["task"])
-        question = Question(row["question_id"], prompt.system, prompt.user, tuple(pictures), asked.name, asked.schema)
+        question = Question(row["question_id"], prompt.system, prompt.user, pictures, asked.name, asked.schema)
         answer, final = await self._endpoint.ask(question, lambda text: self._asked.check(row, text))
         if final:
             self._answers.put(answer)
         return answer
+
+
+def _jpeg(picture: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=95)
+    return buffer.getvalue()

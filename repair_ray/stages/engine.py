@@ -14,23 +14,24 @@ import math
 import os
 import time
 from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import ray.data
+from PIL import Image
 from ray.data.llm import build_processor, vLLMEngineProcessorConfig
 from ray.llm._internal.batch.stages.vllm_engine_stage import vLLMEngineStageUDF
 from ray.llm._internal.common.errors import VLLM_FATAL_ERRORS
 
 from repair_ray import tables
-from repair_ray.config import FaultConfig, LanguageConfig
+from repair_ray.config import FaultConfig, LanguageConfig, PoolConfig
 from repair_ray.data.images import ImageProblem
 from repair_ray.engines.answers import FAILED, Answered, AnswerStore
-from repair_ray.engines.endpoint import SUMMED, judged
+from repair_ray.engines.tasks import Prompt, task
 from repair_ray.stages.graph import interpreter
-from repair_ray.stages.questions import Asked, picture_of
+from repair_ray.stages.questions import Asked
 
 ENDED = "its question ended the engine process"
 
@@ -43,18 +44,13 @@ class EngineStep:
     arguments: dict[str, Any]
 
     @property
-    def rows_per_block(self) -> int:
-        """Questions of one batch."""
-        return self.language.pool.rows_per_block
-
-    def demand(self) -> tuple[float, float]:
-        """Logical CPUs and GPUs that all replicas take."""
-        pool = self.language.pool
-        return pool.actors * pool.num_cpus, pool.actors * pool.num_gpus
+    def pool(self) -> PoolConfig:
+        """Replicas, what each takes, and the questions of one batch."""
+        return self.language.pool
 
     def apply(self, data: ray.data.Dataset, id_column: str, markers: Path, faults: FaultConfig) -> ray.data.Dataset:
         """Add the engines to a graph."""
-        language, pool = self.language, self.language.pool
+        language, pool = self.language, self.pool
         assert language.model is not None
         # A model that lies in a folder needs no hub, and must not wait for one.
         variables = {"HF_HUB_OFFLINE": "1"} if Path(language.model).is_dir() else {}
@@ -153,24 +149,31 @@ class AskEngine(vLLMEngineStageUDF):  # type: ignore[misc]
             os._exit(1)
         if injected == "raise":
             raise RuntimeError("injected fault")
-        first = await self._once(row, self._asked.seed)
+        prompt, seed = self._asked.prompt(row), self._asked.config.seed
+        pictures = self._asked.pictures(row, prompt)
+        first = await self._once(row, prompt, pictures, seed)
         if first.status != FAILED:
             return first
-        second = await self._once(row, self._asked.seed + 1)
-        return replace(second, **{name: getattr(first, name) + getattr(second, name) for name in SUMMED})
+        return (await self._once(row, prompt, pictures, seed + 1)).after(first)
 
-    async def _once(self, row: dict[str, Any], seed: int) -> Answered:
+    async def _once(self, row: dict[str, Any], prompt: Prompt, pictures: list[Image.Image], seed: int) -> Answered:
         begun = time.monotonic()
-        prompt, pictures = self._asked.prompt(row), self._asked.pictures(row)
+        config = self._asked.config
         request = {
-            "prompt": self._render(prompt.system, prompt.user, len(pictures)),
-            "sampling_params": self._asked.sampling(row["task"], seed),
+            "prompt": self._render(prompt, len(pictures)),
+            "sampling_params": {
+                "temperature": config.temperature,
+                "top_p": config.top_p,
+                "max_tokens": config.max_tokens,
+                "seed": seed,
+                "structured_outputs": {"json": task(row["task"]).schema},
+            },
             self.IDX_IN_BATCH_COLUMN: row[self.IDX_IN_BATCH_COLUMN],
         }
         if pictures:
-            request["multimodal_data"] = {"image": [picture_of(data) for data in pictures]}
-        if self._asked.lora:
-            request["model"] = self._asked.lora
+            request["multimodal_data"] = {"image": pictures}
+        if config.engine.lora:
+            request["model"] = config.engine.lora
         _, output, _ = await self.llm.generate_async(request)
         answer = Answered(
             row["question_id"],
@@ -179,21 +182,20 @@ class AskEngine(vLLMEngineStageUDF):  # type: ignore[misc]
             output_tokens=output["num_generated_tokens"],
             seconds=round(time.monotonic() - begun, 4),
         )
-        cut = "length" if answer.output_tokens >= self._asked.max_tokens else None
-        return judged(answer, cut, lambda text: self._asked.check(row, text))
+        return answer.judged(answer.output_tokens >= config.max_tokens, lambda text: self._asked.check(row, text))
 
-    def _render(self, system: str, user: str, pictures: int) -> str:
+    def _render(self, prompt: Prompt, pictures: int) -> str:
         if self._renderer is None:
             from transformers import AutoProcessor, AutoTokenizer
 
-            load = AutoProcessor if self._asked.view == "images" else AutoTokenizer
+            load = AutoProcessor if self._asked.config.view == "images" else AutoTokenizer
             self._renderer = load.from_pretrained(self.model, trust_remote_code=False)
         parts = [{"type": "image"} for _ in range(pictures)]
-        content = [*parts, {"type": "text", "text": user}] if pictures else user
-        messages = [{"role": "system", "content": system}, {"role": "user", "content": content}]
+        content = [*parts, {"type": "text", "text": prompt.user}] if pictures else prompt.user
+        messages = [{"role": "system", "content": prompt.system}, {"role": "user", "content": content}]
         return str(
             self._renderer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True, **self._asked.template
+                messages, tokenize=False, add_generation_prompt=True, **self._asked.config.engine.template
             )
         )
 

@@ -56,12 +56,8 @@ class Operator(Protocol):
     """One part of a graph."""
 
     @property
-    def rows_per_block(self) -> int:
-        """Rows that it takes at once."""
-        ...
-
-    def demand(self) -> tuple[float, float]:
-        """Logical CPUs and GPUs that it takes for as long as the graph runs."""
+    def pool(self) -> PoolConfig:
+        """The actors that it takes for as long as the graph runs, and their batches."""
         ...
 
     def apply(self, data: ray.data.Dataset, id_column: str, markers: Path, faults: FaultConfig) -> ray.data.Dataset:
@@ -77,13 +73,6 @@ class Step:
     schema: pa.Schema
     arguments: dict[str, Any] = field(default_factory=dict)
     pool: PoolConfig = field(default_factory=PoolConfig)
-
-    @property
-    def rows_per_block(self) -> int:
-        return self.pool.rows_per_block
-
-    def demand(self) -> tuple[float, float]:
-        return self.pool.actors * self.pool.num_cpus, self.pool.actors * self.pool.num_gpus
 
     def apply(self, data: ray.data.Dataset, id_column: str, markers: Path, faults: FaultConfig) -> ray.data.Dataset:
         return data.map_batches(
@@ -179,7 +168,7 @@ def _execute(source: Path, sink: Path, work: Path, kind: Table, steps: Sequence[
         # Ray Data says that it will not checkpoint a plan with a mere warning; going on would break resuming.
         warnings.filterwarnings("error", message=".*[Cc]heckpoint.*")
         warnings.filterwarnings("ignore", category=DeprecationWarning)
-        data = ray.data.read_parquet(str(source)).repartition(target_num_rows_per_block=steps[0].rows_per_block)
+        data = ray.data.read_parquet(str(source)).repartition(target_num_rows_per_block=steps[0].pool.rows_per_block)
         for number, step in enumerate(steps):
             # Injected faults are for the first operator, as rows are told apart by their ids at each.
             injected = faults if number == 0 else faults.model_copy(update={"poison": {}})
@@ -210,8 +199,8 @@ def _explain(error: Exception, sink: Path) -> str:
 def _check_schedulable(steps: Sequence[Operator], product: str) -> None:
     # Ray Data waits for ever when its actor pools leave no CPU for the tasks that feed them.
     have = ray.cluster_resources()
-    cpus = sum(step.demand()[0] for step in steps) + 1
-    gpus = sum(step.demand()[1] for step in steps)
+    cpus = sum(step.pool.actors * step.pool.num_cpus for step in steps) + 1
+    gpus = sum(step.pool.actors * step.pool.num_gpus for step in steps)
     for name, need, there in (("CPU", cpus, have.get("CPU", 0)), ("GPU", gpus, have.get("GPU", 0))):
         if need > there:
             raise RunError(

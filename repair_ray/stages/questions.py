@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,7 @@ from repair_ray.data.store import ImageStore
 from repair_ray.engines.language import LanguageBackend
 from repair_ray.engines.recorded import RecordedLanguage
 from repair_ray.engines.registry import language_backend
-from repair_ray.engines.tasks import AnswerError, Limits, Prompt, View, task
+from repair_ray.engines.tasks import AnswerError, Limits, Prompt, task
 from repair_ray.stages.cases import language_case
 from repair_ray.stages.ingest import image_store
 from repair_ray.stages.rows import Row
@@ -39,56 +38,22 @@ class Asked:
     def limits(self) -> Limits:
         return limits_of(self.config)
 
-    @property
-    def view(self) -> View:
-        return self.config.view
-
-    @property
-    def seed(self) -> int:
-        return self.config.seed
-
-    @property
-    def max_tokens(self) -> int:
-        return self.config.max_tokens
-
-    @property
-    def lora(self) -> str | None:
-        return self.config.engine.lora
-
-    @property
-    def template(self) -> dict[str, Any]:
-        return self.config.engine.template
-
     def prompt(self, row: Row) -> Prompt:
         """The messages of a question."""
-        return task(row["task"]).prompt(language_case(row), self.view, self.limits)
+        return task(row["task"]).prompt(language_case(row), self.config.view, self.limits)
 
-    def pictures(self, row: Row) -> list[bytes]:
-        """The pictures of a question as JPEG: upright RGB, as the encoder sees them, within `language.image_px`.
+    def pictures(self, row: Row, prompt: Prompt) -> list[Image.Image]:
+        """The pictures of a question: upright RGB, as the encoder sees them, within `language.image_px`.
 
         Raises:
             ImageProblem: one cannot be read.
         """
-        store = self._store
         found = []
-        for role in self.prompt(row).images:
-            picture = store.rgb(*(row[f"{role}_{part}"] for part in ("uri", "offset", "length")))
+        for role in prompt.images:
+            picture = self._store.rgb(*(row[f"{role}_{part}"] for part in ("uri", "offset", "length")))
             picture.thumbnail((self.config.image_px, self.config.image_px), Image.Resampling.LANCZOS)
-            buffer = io.BytesIO()
-            picture.save(buffer, "JPEG", quality=95)
-            found.append(buffer.getvalue())
+            found.append(picture)
         return found
-
-    def sampling(self, name: str, seed: int) -> dict[str, Any]:
-        """vLLM's sampling parameters, decoding held to the schema of the task."""
-        config = self.config
-        return {
-            "temperature": config.temperature,
-            "top_p": config.top_p,
-            "max_tokens": config.max_tokens,
-            "seed": seed,
-            "structured_outputs": {"json": task(name).schema},
-        }
 
     def check(self, row: Row, text: str) -> None:
         """Raises `AnswerError` for an answer that the stage could not use."""
@@ -102,13 +67,6 @@ class Asked:
 def limits_of(language: LanguageConfig) -> Limits:
     """The limits that the config sets for answers."""
     return Limits(language.max_changes, language.drafts, language.min_confidence)
-
-
-def picture_of(data: bytes) -> Image.Image:
-    """An encoded picture of a question, decoded for a model in this process."""
-    image = Image.open(io.BytesIO(data), formats=("JPEG",))
-    image.load()
-    return image
 
 
 def question_id(row: Row, language: LanguageConfig) -> str:
