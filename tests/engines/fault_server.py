@@ -126,3 +126,9 @@ def slow(seconds: float) -> Reply:
         handler.send(200, completion("late"))
 
     return reply
+
+
+def until_the_client_goes(handler: Handler, _: dict[str, Any], __: int) -> None:
+    """No answer at all: it waits until the other side has closed the connection."""
+    handler.connection.recv(1)
+    handler.close_connection = True

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from repair_ray import tables
 from repair_ray.run import Run, RunError
 from repair_ray.stages.audit import audit
 from repair_ray.stages.edit import edit
-from tests.engines.fault_server import FaultServer, half_closed, in_turn, says, status
+from tests.engines.fault_server import FaultServer, half_closed, in_turn, says, status, until_the_client_goes
 from tests.integration.language_run import SPEC, config, prepare
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("local_ray")]
@@ -162,33 +162,31 @@ def test_captions_are_edited_by_drafts_that_say_what_is_wrong_with_them(run: Run
 
 
 def test_killed_half_way_only_the_missing_are_asked(run: Run, server: FaultServer) -> None:
-    server.delay = 0.3
+    """The server answers 12 questions and holds the rest, so that the kill surely falls between."""
     made = language(server, pool={"rows_per_block": 24, "num_cpus": 0.5})
-    made["endpoint"]["at_once"] = 2
+    made["endpoint"] |= {"at_once": 2, "timeout_s": 100.0}
     command = [sys.executable, "-m", "tests.integration.language_run", str(run.folder)]
     command.append(json.dumps({"language": made, "budget": 12}))
     environment = {**os.environ, "REPAIR_RAY_TEST_KEY": KEY}
+    server.script = {"": in_turn(*[says(GOOD)] * 12, until_the_client_goes)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as driver:
-        deadline = time.monotonic() + 120
-        while server.requests < 12 and driver.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        _wait(lambda: server.requests > 12 and len(_stored(run)) == 12, "twelve answers")
+        assert driver.poll() is None
         os.kill(driver.pid, signal.SIGKILL)
-    _wait_until_quiet(server)
-    asked, stored = server.requests, _stored(run)
-    assert 8 <= len(stored) < 24
+    _wait(lambda: server.open == 0, "the workers of the killed driver to end")
+    asked = server.requests
+    assert asked <= 14, "two at once: those that were held were never answered"
+    server.script = {}
     subprocess.run(command, env=environment, check=True, capture_output=True, timeout=200)
-    assert server.requests - asked == 24 - len(stored)
+    assert server.requests - asked == 24 - 12
     assert set(run.read("verdicts")["status"].to_pylist()) == {tables.OK}
 
 
-def _wait_until_quiet(server: FaultServer) -> None:
-    """Until the workers of a killed driver have gone: they end some seconds after it."""
-    last, since = server.requests, time.monotonic()
-    while time.monotonic() - since < 5:
-        time.sleep(0.2)
-        if server.requests != last:
-            last, since = server.requests, time.monotonic()
+def _wait(until: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 120
+    while not until():
+        assert time.monotonic() < deadline, f"waited two minutes for {what}"
+        time.sleep(0.05)
 
 
 def _stored(run: Run) -> set[str]:
