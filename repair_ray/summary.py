@@ -69,20 +69,21 @@ def _round(run: Run, place: str) -> dict[str, Any]:
 
 
 def language_usage(run: Run, config: Config, place: str) -> dict[str, Any]:
-    """What models were asked, by product: calls, tokens, seconds of latency and cost; empty where nobody was asked.
+    """What models were asked, by product: questions, calls, tokens, latency in seconds, cost; empty where none was.
 
     `calls_per_pair`: calls for the round over its accepted edits. Answers that an earlier stage or run had got count
     with what they took then.
     """
-    used = {}
+    used: dict[str, dict[str, Any]] = {}
     for name, manifest in run.products():
         if manifest.get("table") == tables.ANSWERS.name:
             table = run.read(name, ["calls", "input_tokens", "output_tokens", "seconds"])
             sums = {column: round(pc.sum(table[column]).as_py() or 0, 2) for column in table.column_names}
-            judge = config.audit.language if name.endswith("verdicts_answers") else config.edit.language
-            price = (judge or config.language).price
+            own = config.audit.language if name.endswith("verdicts_answers") else config.edit.language
+            language = own or config.language
+            price = language.price
             cost = (sums["input_tokens"] * price.input + sums["output_tokens"] * price.output) / 1e6
-            used[name] = {**sums, "cost": round(cost, 4)}
+            used[name] = {"model": language.model, "questions": len(table), **sums, "cost": round(cost, 4)}
     if not used:
         return {}
     edits = (run.manifest(f"{place}/edits") or {}).get("statuses", {}).get(tables.OK, 0)

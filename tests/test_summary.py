@@ -33,6 +33,8 @@ def test_calls_tokens_and_cost(tmp_path: Path) -> None:
     commit("round-1/edits", tables.EDITS, edits)
     usage = language_usage(run, config, "round-1")
     assert usage["products"]["round-1/verdicts_answers"] == {
+        "model": "n",
+        "questions": 2,
         "calls": 4,
         "input_tokens": 3000,
         "output_tokens": 30,

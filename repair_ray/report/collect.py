@@ -34,6 +34,8 @@ def collect(run: Run, summary: dict[str, Any], data: DataConfig) -> dict[str, An
         "connectivity": shown.get("connectivity"),
         "placement": ((summary.get("config") or {}).get("objective") or {}).get("placement", "local"),
         "stages": summary.get("stages") or [],
+        "models": results.model_use(summary),
+        "calls_per_pair": (summary.get("language") or {}).get("calls_per_pair"),
         "bad_rows": results.bad_rows(summary),
         "training": [_training(name, record) for name, record in (summary.get("training") or {}).items()],
         "versions": summary.get("versions") or {},

@@ -23,6 +23,7 @@ from repair_ray.report.results import (
     count,
     difference,
     duration,
+    model_use,
     outcome,
     points,
     signed,
@@ -52,12 +53,12 @@ FOLLOWS = {
 
 
 def closing_tables(summary: dict[str, Any]) -> list[Table]:
-    """The tables that close a run: metrics, stages, then truth measures and bad rows where there are any.
+    """The tables that close a run: metrics and stages; calls of models, truth and bad rows where there are any.
 
     `summary` is what `summary.json` holds; absent parts leave their table out.
     """
     made = [_metrics_table(summary, direction) for direction in DIRECTIONS]
-    made += [_stages_table(summary), _truth_table(summary), _bad_rows_table(summary)]
+    made += [_stages_table(summary), _models_table(summary), _truth_table(summary), _bad_rows_table(summary)]
     return [table for table in made if table.row_count]
 
 
@@ -101,6 +102,25 @@ def _stages_table(summary: dict[str, Any]) -> Table:
             points(stage["rows_per_second"]),
             *(_status(status, found.get(status, 0)) for status in statuses),
         )
+    return table
+
+
+def _models_table(summary: dict[str, Any]) -> Table:
+    table = _table("Calls of models")
+    for name in ("stage", "model"):
+        table.add_column(name, overflow="fold")
+    for name in ("questions", "calls", "tokens\nin", "tokens\nout", "seconds\na call", "cost"):
+        table.add_column(name, justify="right", no_wrap=True, vertical="bottom")
+    for used in model_use(summary):
+        table.add_row(
+            _text(used.stage),
+            _text(used.model),
+            *(count(number) for number in (used.questions, used.calls, used.input_tokens, used.output_tokens)),
+            points(used.latency, 2),
+            points(used.cost, 2),
+        )
+    a_pair = (summary.get("language") or {}).get("calls_per_pair")
+    table.caption = None if a_pair is None else f"{points(a_pair, 2)} calls for each accepted edit"
     return table
 
 

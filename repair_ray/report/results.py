@@ -51,6 +51,38 @@ class BadRow:
     count: int
 
 
+@dataclass(frozen=True)
+class ModelUse:
+    """What a stage asked of a model; `latency` is the mean of seconds a call, `cost` None where no price is set."""
+
+    stage: str
+    model: str
+    questions: int
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    latency: float
+    cost: float | None
+
+
+def model_use(summary: dict[str, Any]) -> list[ModelUse]:
+    """Each stage that asked a model, in the order of the run."""
+    found = ((summary.get("language") or {}).get("products") or {}).items()
+    return [
+        ModelUse(
+            stage=name.removesuffix("_answers"),
+            model=str(used.get("model")),
+            questions=used.get("questions", 0),
+            calls=used["calls"],
+            input_tokens=used["input_tokens"],
+            output_tokens=used["output_tokens"],
+            latency=used["seconds"] / max(1, used["calls"]),
+            cost=used.get("cost") or None,
+        )
+        for name, used in found
+    ]
+
+
 def systems(summary: dict[str, Any]) -> list[System]:
     """Base, each control, each round, in this order; those without metrics are left out."""
     training = summary.get("training") or {}

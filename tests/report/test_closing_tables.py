@@ -42,6 +42,20 @@ SUMMARY: dict[str, Any] = {
         "round-1/training": {"items_encoded": 120_000},
         "controls/vanilla_equal_compute/training": {"items_encoded": 123_456},
     },
+    "language": {
+        "products": {
+            "round-1/verdicts_answers": {
+                "model": "judge-[8b]",
+                "questions": 3,
+                "calls": 4,
+                "input_tokens": 12_345,
+                "output_tokens": 67,
+                "seconds": 6.0,
+                "cost": 0.0,
+            }
+        },
+        "calls_per_pair": 2.0,
+    },
     "stages": [
         {
             "name": "data/images",
@@ -98,6 +112,13 @@ def test_stages_truth_and_bad_rows_are_listed() -> None:
     assert lines_with(text, "edit validity, caption → image", "–")
     assert lines_with(text, "data/images", "error", "html", "1")
     assert "no false positive" not in text
+
+
+def test_calls_of_models_are_listed() -> None:
+    text = printed(*closing_tables(SUMMARY))
+    (judge,) = lines_with(text, "judge-[8b]")
+    assert judge.split() == ["round-1/verdicts", "judge-[8b]", "3", "4", "12,345", "67", "1.50", "–"]
+    assert lines_with(text, "2.00 calls for each accepted edit")
 
 
 def test_outside_text_cannot_steer_the_terminal() -> None:

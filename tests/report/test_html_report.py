@@ -22,6 +22,15 @@ DATA = DataConfig(path="unused")
 ATTACK = "a red circle <script>alert(1)</script> \"quoted\" & 'more' https://evil.example/x.png"
 COLOURS = {"v": (200, 0, 0), "q": (0, 0, 200), "w": (0, 160, 0), "e": (90, 90, 90)}
 TEXTS = {"v": ATTACK, "q": "a blue square", "w": "a green star"}
+MODEL = {
+    "model": "judge-<8b>",
+    "questions": 3,
+    "calls": 4,
+    "input_tokens": 12_345,
+    "output_tokens": 67,
+    "seconds": 6.0,
+    "cost": 1.5,
+}
 VOID = {"meta", "link", "img", "br"}
 
 
@@ -57,6 +66,7 @@ def summary() -> dict[str, Any]:
                 "metrics": metrics(61.3, 60.2),
             }
         ],
+        "language": {"products": {"round-1/edits_answers": MODEL}, "calls_per_pair": 2.25},
         "controls": {"vanilla_equal_compute": {"metrics": metrics(57.0, 60.9), "items": 1000}},
         "stages": [
             {
@@ -187,6 +197,8 @@ def test_figures_are_there(tmp_path: Path) -> None:
         "edit validity, image → caption 93.2 %",
         "data/images 3.0 s 4 1.3 3 ok, 1 error",
         "data/images error truncated 1",
+        "2.25 calls for each accepted edit",
+        "round-1/edits judge-<8b> 3 4 12,345 67 1.50 1.50",
         "20 steps, best at 10, 990 items encoded",
         "ray 2.60.0",
         "seed 7",
