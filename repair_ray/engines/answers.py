@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
@@ -18,6 +19,8 @@ from repair_ray.engines.tasks import AnswerError
 
 ANSWERED = "ok"
 FAILED = "error"
+# What an answer that could not be used is asked for again with, at least: at 0 a model would only repeat itself.
+SECOND_TEMPERATURE = 0.5
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Answered:
     """What became of one question. `text` is the raw answer; `reason` says why there is none that can be used.
 
     `calls` counts the requests that were made for it, with those that an endpoint refused; tokens are summed over
-    them; `seconds` is the latency of all of them together.
+    them; `seconds` is the latency of all of them together. `at` is when it came, in seconds since 1970.
     """
 
     question_id: str
@@ -36,6 +39,7 @@ class Answered:
     input_tokens: int = 0
     output_tokens: int = 0
     seconds: float = 0.0
+    at: float = field(default_factory=lambda: round(time.time(), 3))
 
     def after(self, first: Answered) -> Answered:
         """This answer to a second try, with what the first one took added."""

@@ -1,7 +1,8 @@
 """Questions to an OpenAI-compatible endpoint: many at once, within a rate, each asked until it is answered or hopeless.
 
 Retries of a request (429, 408, 409, 5xx, a broken connection, a time-out; with back-off, and with what `Retry-After`
-says) are the openai client's own. An answer that cannot be read is asked for once more, with another seed.
+says) are the openai client's own. An answer that cannot be used is asked for once more, with another seed and some
+temperature.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import openai
 from aiolimiter import AsyncLimiter
 
-from repair_ray.engines.answers import FAILED, Answered
+from repair_ray.engines.answers import FAILED, SECOND_TEMPERATURE, Answered
 
 # What a client without a key sends; servers of one's own ask for none.
 NO_KEY = "none"
@@ -80,18 +81,22 @@ class Endpoint:
         `check` raises `AnswerError` for a text that cannot be used.
         """
         async with self._slots:
-            first, final = await self._once(question, check, self._request.seed)
+            request = self._request
+            first, final = await self._once(question, check, request)
             if first.status != FAILED or not final or first.text is None:
                 return first, final
-            second, final = await self._once(question, check, self._request.seed + 1)
+            again = replace(request, seed=request.seed + 1, temperature=max(request.temperature, SECOND_TEMPERATURE))
+            second, final = await self._once(question, check, again)
             return second.after(first), final
 
-    async def _once(self, question: Question, check: Callable[[str], object], seed: int) -> tuple[Answered, bool]:
+    async def _once(
+        self, question: Question, check: Callable[[str], object], request: Request
+    ) -> tuple[Answered, bool]:
         if self._rate:
             await self._rate.acquire()
         begun = time.monotonic()
         try:
-            raw = await self._client.chat.completions.with_raw_response.create(**self._body(question, seed))
+            raw = await self._client.chat.completions.with_raw_response.create(**self._body(question, request))
             reply = raw.parse()
         except openai.APIStatusError as error:
             # A request that is refused is refused again; a server that is ill may recover.
@@ -107,8 +112,8 @@ class Endpoint:
             return self._failed(question, f"endpoint: its reply is no JSON: {error}", begun), False
         return self._read(question, reply, check, raw.retries_taken + 1, time.monotonic() - begun), True
 
-    def _body(self, question: Question, seed: int) -> dict[str, Any]:
-        request = self._request
+    @staticmethod
+    def _body(question: Question, request: Request) -> dict[str, Any]:
         pictures = [
             {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{base64.b64encode(data).decode()}"}}
             for data in question.images
@@ -120,7 +125,7 @@ class Endpoint:
             "temperature": request.temperature,
             "top_p": request.top_p,
             "max_tokens": request.max_tokens,
-            "seed": seed,
+            "seed": request.seed,
         }
         if request.form == "json_schema":
             schema = {"name": question.schema_name, "schema": question.schema, "strict": True}

@@ -28,7 +28,7 @@ from ray.llm._internal.common.errors import VLLM_FATAL_ERRORS
 from repair_ray import tables
 from repair_ray.config import FaultConfig, LanguageConfig, PoolConfig
 from repair_ray.data.images import ImageProblem
-from repair_ray.engines.answers import FAILED, Answered, AnswerStore
+from repair_ray.engines.answers import FAILED, SECOND_TEMPERATURE, Answered, AnswerStore
 from repair_ray.engines.tasks import Prompt, task
 from repair_ray.stages.graph import interpreter
 from repair_ray.stages.questions import Asked
@@ -144,25 +144,28 @@ class AskEngine(vLLMEngineStageUDF):  # type: ignore[misc]
         return answer
 
     async def _answer(self, row: dict[str, Any]) -> Answered:
-        injected = self._poison.get(row["failure_id"])
+        injected = self._poison.get(row["question_id"])
         if injected == "kill":
             os._exit(1)
         if injected == "raise":
             raise RuntimeError("injected fault")
-        prompt, seed = self._asked.prompt(row), self._asked.config.seed
+        prompt, config = self._asked.prompt(row), self._asked.config
         pictures = self._asked.pictures(row, prompt)
-        first = await self._once(row, prompt, pictures, seed)
+        first = await self._once(row, prompt, pictures, config.seed, config.temperature)
         if first.status != FAILED:
             return first
-        return (await self._once(row, prompt, pictures, seed + 1)).after(first)
+        temperature = max(config.temperature, SECOND_TEMPERATURE)
+        return (await self._once(row, prompt, pictures, config.seed + 1, temperature)).after(first)
 
-    async def _once(self, row: dict[str, Any], prompt: Prompt, pictures: list[Image.Image], seed: int) -> Answered:
+    async def _once(
+        self, row: dict[str, Any], prompt: Prompt, pictures: list[Image.Image], seed: int, temperature: float
+    ) -> Answered:
         begun = time.monotonic()
         config = self._asked.config
         request = {
             "prompt": self._render(prompt, len(pictures)),
             "sampling_params": {
-                "temperature": config.temperature,
+                "temperature": temperature,
                 "top_p": config.top_p,
                 "max_tokens": config.max_tokens,
                 "seed": seed,

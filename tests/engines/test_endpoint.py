@@ -95,8 +95,9 @@ def test_calls_and_tokens_of_both_tries_are_counted(
     (first, _), (second, _) = ask(servers[0], "a", "b", monkeypatch=monkeypatch)
     assert (first.calls, first.input_tokens, first.output_tokens) == (4, 14, 10)
     assert (second.calls, second.input_tokens, second.output_tokens) == (1, 7, 5)
-    seeds = [body["seed"] for body in servers[0].bodies if "about a" in body["messages"][1]["content"]]
-    assert seeds == [5, 5, 6, 6], "what could not be read is asked with another seed"
+    sent = [body for body in servers[0].bodies if "about a" in body["messages"][1]["content"]]
+    assert [body["seed"] for body in sent] == [5, 5, 6, 6], "what could not be read is asked with another seed"
+    assert [body["temperature"] for body in sent] == [0, 0, 0.5, 0.5]
 
 
 def test_what_is_sent(servers: list[FaultServer], monkeypatch: pytest.MonkeyPatch) -> None:
