@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from repair_ray.config import Config, ConfigError, load_config
+from repair_ray.cli_errors import guarded as _guarded
+from repair_ray.config import Config, load_config
 
 DEMO = Path(__file__).parent / "world" / "demo.yaml"
 
@@ -22,7 +20,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-errors = Console(stderr=True)
 
 Overrides = Annotated[list[str] | None, typer.Argument(help="settings as key=value, such as training.lr=1e-4")]
 Controls = Annotated[str | None, typer.Option(help="'all', 'none', or names separated by commas")]
@@ -112,39 +109,6 @@ def _controls(text: str | None) -> list[str]:
     if text in ("all", "none"):
         return [f"controls={text}"]
     return [f"controls=[{', '.join(name.strip() for name in text.split(','))}]"]
-
-
-def _guarded(work: Callable[[], None]) -> None:
-    """Run a command; the errors that a person can mend end in one line and exit code 2."""
-    try:
-        work()
-    except KeyboardInterrupt:
-        _fail("stopped; the same command goes on from here", 130)
-    except ConfigError as error:
-        _fail(str(error), 2)
-    except Exception as error:
-        from repair_ray.data.records import DataError
-        from repair_ray.engines.retriever import RetrieverError
-        from repair_ray.run import RunError
-
-        if isinstance(error, DataError | RetrieverError | RunError):
-            _fail(str(error), 2)
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            _fail(f"the disk is full: {error.strerror}; free space and start the same command again", 2)
-        if isinstance(error, OSError):
-            _fail(f"{error.strerror or error}: {error.filename or ''}", 2)
-        raise
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    errors.print(f"[bold red]error:[/] {_escaped(message)}", soft_wrap=True)
-    sys.exit(code)
-
-
-def _escaped(message: str) -> str:
-    from rich.markup import escape
-
-    return escape(message)
 
 
 def main() -> None:

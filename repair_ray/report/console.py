@@ -8,11 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from repair_ray import tables
+from repair_ray.report.plain import safe_text as _text
+from repair_ray.report.plain import titled as _table
 from repair_ray.report.progress import ProgressView
 from repair_ray.report.results import (
     DIRECTIONS,
@@ -198,14 +199,3 @@ def _next(run: Run, finished: list[str], half: list[str]) -> str:
         return "Next: data/images; nothing is finished yet."
     last = finished[-1]
     return f"Next: {FOLLOWS.get(last) or FOLLOWS.get(last.split('/')[-1]) or 'what follows ' + last}"
-
-
-def _table(title: str) -> Table:
-    table = Table(title=f"\n{title}", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.title_justify, table.title_style = "left", "bold"
-    return table
-
-
-def _text(value: object, style: str = "") -> Text:
-    # Reasons quote outside text, which must not move the cursor or colour the terminal.
-    return Text("".join(letter if letter.isprintable() else "·" for letter in str(value)), style)
