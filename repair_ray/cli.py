@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from repair_ray.cli_errors import guarded as _guarded
+from repair_ray.cli_evaluate import app as evaluate_app
 from repair_ray.config import Config, load_config
 
 DEMO = Path(__file__).parent / "world" / "demo.yaml"
@@ -20,6 +21,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(evaluate_app, name="evaluate")
 
 Overrides = Annotated[list[str] | None, typer.Argument(help="settings as key=value, such as training.lr=1e-4")]
 Controls = Annotated[str | None, typer.Option(help="'all', 'none', or names separated by commas")]

@@ -8,6 +8,8 @@ from repair_ray.engines.language import Case, Draft, Instruction, Verdict
 from repair_ray.engines.tasks import Limits, task
 
 AUDIT = "audit"
+# The same question, with both items in the other order.
+AUDIT_SWAPPED = "audit_swapped"
 EDITS = {"i2t": "caption_edit", "t2i": "image_instruction"}
 
 

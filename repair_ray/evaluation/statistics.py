@@ -23,3 +23,9 @@ def mean_interval(values: list[float]) -> tuple[float, float, float]:
         return mean, -float("inf"), float("inf")
     half = float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))
     return mean, mean - half, mean + half
+
+
+def wilson_interval(hits: int, of: int) -> tuple[float, float]:
+    """95 % Wilson score interval of the share `hits / of`, within [0, 1]. Raises ValueError where `of` is 0."""
+    interval = stats.binomtest(hits, of).proportion_ci(confidence_level=0.95, method="wilson")
+    return float(interval.low), float(interval.high)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
 from typing import Any
@@ -53,18 +54,31 @@ class AuditFailures(RowStage):
 
 def audit(run: Run, config: Config, product: str, failures: str, progress: Progress = quiet) -> None:
     """Make a `verdicts` table: one row a failure."""
-    language = config.audit.language or config.language
 
     @cache
     def cases() -> pa.Table:
         table = run.read(failures)
         return make_cases(run, table.filter(pc.equal(table["status"], tables.OK)).to_pylist(), config.mining.split)
 
-    asked = ask(run, config, language, product, cases, lambda _: AUDIT, (failures,), progress=progress)
+    judge(run, config, product, cases, AUDIT, (failures,), progress)
+
+
+def judge(
+    run: Run,
+    config: Config,
+    product: str,
+    cases: Callable[[], pa.Table],
+    question: str,
+    parents: tuple[str, ...],
+    progress: Progress,
+) -> None:
+    """Make a `verdicts` table of `CASES`, with the task `question`, whose answers are those of the audit."""
+    language = judge_of(config)
+    asked = ask(run, config, language, product, cases, lambda _: question, parents, progress=progress)
     run_graph(
         run,
         product,
-        Recipe({"language": recipe_of(language)}, (failures, *asked)),
+        verdicts_recipe(language, parents, asked),
         tables.VERDICTS,
         [
             Step(
@@ -74,7 +88,17 @@ def audit(run: Run, config: Config, product: str, failures: str, progress: Progr
                 config.pool.on_cpu(),
             )
         ],
-        lambda: with_answers(run, language, asked, cases(), lambda _: AUDIT),
+        lambda: with_answers(run, language, asked, cases(), lambda _: question),
         faults=config.faults,
         progress=progress,
     )
+
+
+def judge_of(config: Config) -> LanguageConfig:
+    """Who audits."""
+    return config.audit.language or config.language
+
+
+def verdicts_recipe(language: LanguageConfig, parents: tuple[str, ...], asked: tuple[str, ...]) -> Recipe:
+    """What verdicts are made from; `asked`: the products of answers, where a model was asked."""
+    return Recipe({"language": recipe_of(language)}, (*parents, *asked))

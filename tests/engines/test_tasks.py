@@ -30,6 +30,7 @@ EDIT: dict[str, Any] = {
 }
 GOOD: dict[str, tuple[Case, dict[str, Any]]] = {
     "audit": (I2T, AUDIT),
+    "audit_swapped": (I2T, AUDIT),
     "caption_edit": (I2T, EDIT),
     "image_instruction": (T2I, {"reason": "r", "feasible": True, "instruction": "make the star two red circles"}),
     "paraphrase": (T2I, {"paraphrases": ["a pair of red discs"]}),
@@ -179,6 +180,19 @@ def test_pictures_are_named_in_the_order_in_which_they_are_shown() -> None:
         blind = task("audit").prompt(case, "captions", LIMITS)
         assert blind.images == () and "Image 1" not in blind.user
     assert task("image_instruction").prompt(T2I, "images", LIMITS).images == ("candidate",)
+
+
+@pytest.mark.parametrize("case", [I2T, T2I])
+def test_the_other_order_is_the_same_question(case: Case) -> None:
+    first, second = (task(name).prompt(case, "images", LIMITS) for name in ("audit", "audit_swapped"))
+    assert second.system == first.system and second.images == ("candidate", "query")
+    lines = [prompt.user.splitlines() for prompt in (first, second)]
+    for number, what in enumerate(line.partition(": ")[2] for line in lines[0][:2]):
+        assert lines[1][1 - number] == f"Image {2 - number}: {what}"
+    said = [[line for line in part[2:] if line] for part in lines]
+    # The query comes first in one, last in the other, and the question closes both.
+    assert sorted(said[0]) == sorted(said[1]) and said[0][-1] == said[1][-1]
+    assert [line.startswith("The query is") for line in (said[0][0], said[1][0])] == [True, False]
 
 
 def test_versions_differ_and_hold() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from repair_ray.data.text import text_key
@@ -15,7 +16,7 @@ from repair_ray.engines.tasks.answers import (
     ParaphraseAnswer,
     QueryAnswer,
 )
-from repair_ray.engines.tasks.base import Limits, Role, Task
+from repair_ray.engines.tasks.base import Limits, Prompt, Role, Task, View
 from repair_ray.engines.tasks.checks import caption_problem, words
 
 MAX_INSTRUCTION_WORDS = 60
@@ -35,6 +36,19 @@ class Audit(Task[Verdict]):
         if contradiction or answer.confidence < limits.min_confidence:
             judgement = "unsure"
         return Verdict(judgement, mismatches, answer.confidence, answer.reason)
+
+
+class AuditSwapped(Audit):
+    """The audit's question with both items in the other order: a judge whose answer changes goes by the order."""
+
+    name = "audit_swapped"
+
+    def prompt(self, case: Case, view: View, limits: Limits) -> Prompt:
+        """The audit's own instructions, then the case, its candidate first."""
+        return replace(super().prompt(case, view, limits), system=TASKS[Audit.name].prompt(case, view, limits).system)
+
+    def images(self, case: Case) -> tuple[Role, ...]:
+        return ("candidate", "query")
 
 
 class CaptionEdit(Task[tuple[Instruction, tuple[Draft, ...]]]):
@@ -148,7 +162,16 @@ def _short(reason: str) -> str:
 
 
 TASKS: dict[str, Task[Any]] = {
-    made.name: made for made in (Audit(), CaptionEdit(), ImageInstruction(), Paraphrase(), VerifyMatch(), WriteQuery())
+    made.name: made
+    for made in (
+        Audit(),
+        AuditSwapped(),
+        CaptionEdit(),
+        ImageInstruction(),
+        Paraphrase(),
+        VerifyMatch(),
+        WriteQuery(),
+    )
 }
 
 
