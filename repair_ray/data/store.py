@@ -64,8 +64,11 @@ class ImageStore:
     def rgb(
         self, uri: str, offset: int | None = None, length: int | None = None, sha256: str | None = None
     ) -> Image.Image:
-        """The upright RGB image, as `load_rgb` with this store's background and limits."""
-        data = self.bytes(uri, offset, length, sha256)
+        """The upright RGB image, as `decode` makes it."""
+        return self.decode(self.bytes(uri, offset, length, sha256))
+
+    def decode(self, data: builtins.bytes) -> Image.Image:
+        """`load_rgb` with this store's background and limits."""
         return load_rgb(data, background=self.background, max_pixels=self.max_pixels, max_bytes=self.max_bytes)
 
     def resolve(self, uri: str) -> str:

@@ -17,17 +17,21 @@ import torch
 from PIL import Image
 
 from repair_ray.config import DiffusionConfig
-from repair_ray.data.images import ImageProblem, load_rgb
-from repair_ray.engines.editors import EditError
+from repair_ray.data.images import ImageProblem
+from repair_ray.engines.editors import EditError, Read
 from repair_ray.engines.provenance import synthetic_jpeg
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 # Of 255: what is darker everywhere is black, what differs less from its source in the mean is unchanged.
 BLACK = 4
+UNCHANGED = 0.25
 # Flux.2's own limits for a reference.
 MIN_SIDE = 64
 MAX_ASPECT = 8
-UNCHANGED = 0.25
+# Why `load_rgb` refuses a picture that may be fine: it is over a limit that the run sets.
+OVER_LIMIT = ("bomb", "too_large")
+# Half precision that overflows comes out as NaN, or black.
+PRECISION = "if many edits end so, set edit.diffusion.dtype=fp32"
 
 
 @dataclass(frozen=True)
@@ -63,9 +67,14 @@ class DiffusersEditor:
     The edited picture has the size of its source, and says in its metadata that it is synthetic.
     """
 
-    def __init__(self, name: str, config: DiffusionConfig, device: str = "cpu") -> None:
-        """Load the pipeline. Raises ValueError when it cannot be had; the message names the setting."""
+    def __init__(self, name: str, config: DiffusionConfig, read: Read, device: str = "cpu") -> None:
+        """Load the pipeline; `read` decodes the sources.
+
+        Raises:
+            ValueError: the pipeline or the safety function cannot be had; the message names the setting.
+        """
         self.name = name
+        self._read = read
         self._config = config
         self._known = PIPELINES[name]
         self._model = config.model or self._known.model
@@ -88,9 +97,10 @@ class DiffusersEditor:
             EditError: the source cannot be read, or what came out is not finite, black, unchanged or refused.
         """
         try:
-            source = load_rgb(image)
+            source = self._read(image)
         except ImageProblem as problem:
-            raise EditError(f"source: {problem.reason}") from None
+            advice = "; data.max_pixels and data.max_image_mb set the limits" if problem.reason in OVER_LIMIT else ""
+            raise EditError(f"the source picture cannot be read: {problem.reason}{advice}") from None
         edited = self._run(source, instruction, seed)
         if edited.size != source.size:
             edited = edited.resize(source.size, Image.Resampling.LANCZOS)
@@ -112,28 +122,28 @@ class DiffusersEditor:
                 **{**known.arguments, **config.arguments},
             )
         if any(getattr(made, "nsfw_content_detected", None) or ()):
-            raise EditError("refused by the pipeline's safety checker")
+            raise EditError("the pipeline's safety checker refused the edited picture")
         pixels = np.asarray(made.images[0], np.float32)
         if not np.isfinite(pixels).all():
-            raise EditError("the picture is not finite")
+            raise EditError(f"the edited picture has pixels that are not finite; {PRECISION}")
         return Image.fromarray((pixels.clip(0, 1) * 255).round().astype(np.uint8)).convert("RGB")
 
     def _judge(self, source: Image.Image, edited: Image.Image) -> None:
         before, after = np.asarray(source, np.float32), np.asarray(edited, np.float32)
         if after.max() < BLACK:
-            raise EditError("the picture is black")
+            raise EditError(f"the edited picture is black; {PRECISION}")
         if np.abs(before - after).mean() < UNCHANGED:
-            raise EditError("the picture is unchanged")
+            raise EditError("the edited picture does not differ from its source")
         refused = self._safety(edited) if self._safety else None
         if refused:
-            raise EditError(f"refused: {refused}")
+            raise EditError(f"edit.diffusion.safety refused the edited picture: {refused}")
 
 
 def _shown(source: Image.Image, max_px: int) -> Image.Image:
     """The source in a size that the pipelines take; the edited picture is brought back to the source's."""
     width, height = source.size
     if max(width, height) > MAX_ASPECT * min(width, height):
-        raise EditError(f"source: more than {MAX_ASPECT} times as long as wide")
+        raise EditError(f"the source picture is more than {MAX_ASPECT} times as long as wide; crop it")
     scale = max(min(1.0, max_px / max(width, height)), MIN_SIDE / min(width, height))
     if scale == 1.0:
         return source

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
+
+from PIL import Image
+
+# Encoded bytes to upright RGB pixels, on the background and within the limits of a run; raises ImageProblem.
+Read = Callable[[bytes], Image.Image]
 
 
 class EditError(Exception):

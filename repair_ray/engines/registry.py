@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from repair_ray.config import DiffusionConfig, LanguageConfig
-from repair_ray.engines.editors import ImageEditor
+from repair_ray.engines.editors import ImageEditor, Read
 from repair_ray.engines.heuristic import HeuristicLanguage
 from repair_ray.engines.language import LanguageBackend
 
@@ -13,8 +13,11 @@ def language_backend(config: LanguageConfig) -> LanguageBackend | None:
     return HeuristicLanguage(config.max_changes) if config.backend == "heuristic" else None
 
 
-def image_editor(name: str, diffusion: DiffusionConfig, device: str = "cpu") -> ImageEditor | None:
-    """The image editor of that name; None for `none`. Raises ValueError when its weights cannot be had."""
+def image_editor(name: str, diffusion: DiffusionConfig, read: Read, device: str = "cpu") -> ImageEditor | None:
+    """The image editor of that name; None for `none`. Raises ValueError when its weights cannot be had.
+
+    `read` decodes the source pictures, so that an editor sees the pixels that every other stage of the run sees.
+    """
     if name == "none":
         return None
     if name == "scene":
@@ -24,4 +27,4 @@ def image_editor(name: str, diffusion: DiffusionConfig, device: str = "cpu") -> 
         return SceneEditor()
     from repair_ray.engines.diffusion import DiffusersEditor
 
-    return DiffusersEditor(name, diffusion, device)
+    return DiffusersEditor(name, diffusion, read, device)

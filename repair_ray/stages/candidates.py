@@ -38,7 +38,7 @@ class MakeCandidates(RowStage):
     ) -> None:
         self._store = image_store(folder, DataConfig.model_validate(data))
         self._language = RowLanguage(LanguageConfig.model_validate(language))
-        self._editor = image_editor(editor, DiffusionConfig.model_validate(diffusion), device)
+        self._editor = image_editor(editor, DiffusionConfig.model_validate(diffusion), self._store.decode, device)
         self._candidates, self._seed = candidates, seed
         self._folder, self._product = folder, product
 

@@ -77,10 +77,12 @@ def edit(
         "selection": config.selection.model_dump(mode="json"),
         "seed": config.seed,
     }
+    # 2: a diffusion editor reads its source on the run's background and within the run's limits.
+    version = 1 if config.edit.image_editor in ("none", "scene") else 2
     run_graph(
         run,
         product,
-        Recipe(settings, (*parents, *asked)),
+        Recipe(settings, (*parents, *asked), version),
         tables.EDITS,
         [
             Step(MakeCandidates, DRAFTS, make, edit_pool),

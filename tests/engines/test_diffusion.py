@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from repair_ray.config import DiffusionConfig
+from repair_ray.config import DataConfig, DiffusionConfig, LanguageConfig
+from repair_ray.data.images import load_rgb
 from repair_ray.engines.editors import EditError
 from repair_ray.engines.provenance import SOURCE_TYPE
+from repair_ray.stages.candidates import DRAFTS, MakeCandidates
 
 diffusion = pytest.importorskip("repair_ray.engines.diffusion", reason="diffusers is not installed")
 from tests.fixtures import tiny_models  # noqa: E402
@@ -52,14 +54,14 @@ def pixels(data: bytes) -> np.ndarray:
 def editor(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = BUILDERS[request.param](tmp_path_factory.mktemp("pipeline") / request.param)
     config = DiffusionConfig(model=str(folder), dtype="fp32", **SETTINGS[request.param])
-    return diffusion.DiffusersEditor(request.param, config)
+    return diffusion.DiffusersEditor(request.param, config, load_rgb)
 
 
 @pytest.fixture(scope="module")
 def klein(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tiny_models.flux2_klein(tmp_path_factory.mktemp("klein") / "pipeline")
     config = DiffusionConfig(model=str(folder), dtype="fp32", **SETTINGS["flux2-klein"])
-    return diffusion.DiffusersEditor("flux2-klein", config)
+    return diffusion.DiffusersEditor("flux2-klein", config, load_rgb)
 
 
 def test_a_seed_means_a_picture_whatever_came_before(editor: Any) -> None:
@@ -90,11 +92,23 @@ def test_a_large_picture_is_edited_small(klein: Any, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("made", "reason"),
     [
-        (lambda image: np.zeros((64, 64, 3)), "the picture is black"),
-        (lambda image: np.full((64, 64, 3), 0.01), "the picture is black"),
-        (lambda image: np.full((64, 64, 3), np.nan), "the picture is not finite"),
-        (lambda image: np.full((64, 64, 3), np.inf), "the picture is not finite"),
-        (lambda image: np.asarray(image, np.float32) / 255, "the picture is unchanged"),
+        (
+            lambda image: np.zeros((64, 64, 3)),
+            "the edited picture is black; if many edits end so, set edit.diffusion.dtype=fp32",
+        ),
+        (
+            lambda image: np.full((64, 64, 3), 0.01),
+            "the edited picture is black; if many edits end so, set edit.diffusion.dtype=fp32",
+        ),
+        (
+            lambda image: np.full((64, 64, 3), np.nan),
+            "pixels that are not finite; if many edits end so, set edit.diffusion.dtype=fp32",
+        ),
+        (
+            lambda image: np.full((64, 64, 3), np.inf),
+            "pixels that are not finite; if many edits end so, set edit.diffusion.dtype=fp32",
+        ),
+        (lambda image: np.asarray(image, np.float32) / 255, "the edited picture does not differ from its source"),
     ],
 )
 def test_what_is_no_edit_is_refused(
@@ -106,13 +120,60 @@ def test_what_is_no_edit_is_refused(
 
 
 def test_a_ribbon_is_refused(klein: Any) -> None:
-    with pytest.raises(EditError, match="source: more than 8 times as long as wide"):
+    with pytest.raises(EditError, match="source picture is more than 8 times as long as wide; crop it"):
         klein.edit(png(9, 80), "x", 0)
 
 
 def test_a_source_that_is_no_picture(klein: Any) -> None:
-    with pytest.raises(EditError, match="source: not_an_image"):
+    with pytest.raises(EditError, match=r"the source picture cannot be read: not_an_image$"):
         klein.edit(b"no picture at all", "x", 0)
+
+
+@pytest.fixture
+def of_a_run(tmp_path: Path) -> Callable[..., Any]:
+    """The editor as the edit stage makes it, for a run with such data settings."""
+
+    def make(**data: Any) -> Any:
+        folder = tiny_models.flux2_klein(tmp_path / "pipeline")
+        config = DiffusionConfig(model=str(folder), dtype="fp32", **SETTINGS["flux2-klein"])
+        arguments = {
+            "folder": str(tmp_path),
+            "data": DataConfig.model_validate({"path": "unused.parquet", **data}).model_dump(mode="json"),
+            "language": LanguageConfig().model_dump(mode="json"),
+            "editor": "flux2-klein",
+            "diffusion": config.model_dump(mode="json"),
+            "device": "cpu",
+            "candidates": 1,
+            "seed": 0,
+            "product": "edits",
+        }
+        stage = MakeCandidates(
+            id_column="failure_id", schema=DRAFTS, markers=str(tmp_path / "markers"), poison={}, arguments=arguments
+        )
+        return stage._editor
+
+    return make
+
+
+def test_a_source_is_seen_on_the_runs_background(of_a_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[np.ndarray] = []
+    editor = of_a_run(background=[0, 128, 255])
+    _fake(editor, monkeypatch, lambda image: shown.append(np.asarray(image)) or np.full((64, 64, 3), 0.5))
+    picture = Image.new("RGBA", (64, 64), (200, 100, 50, 255))
+    picture.paste((9, 9, 9, 0), (0, 0, 64, 32))
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG")
+    editor.edit(buffer.getvalue(), "x", 0)
+    assert (shown[0][:32] == (0, 128, 255)).all() and (shown[0][32:] == (200, 100, 50)).all()
+
+
+def test_a_source_over_the_runs_limits_is_refused(of_a_run: Callable[..., Any]) -> None:
+    editor = of_a_run(max_pixels=64 * 64, max_image_mb=1)
+    assert editor.edit(png(64, 64), "x", 0)
+    with pytest.raises(EditError, match=r"cannot be read: bomb; data\.max_pixels and data\.max_image_mb set the"):
+        editor.edit(png(64, 65), "x", 0)
+    with pytest.raises(EditError, match=r"cannot be read: too_large; data\.max_pixels"):
+        editor.edit(png(64, 64) + bytes(2**20), "x", 0)
 
 
 def refuse(picture: Image.Image) -> str | None:
@@ -121,7 +182,7 @@ def refuse(picture: Image.Image) -> str | None:
 
 def test_the_safety_hook_may_refuse(klein: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(klein, "_safety", diffusion._hook("tests.engines.test_diffusion:refuse"))
-    with pytest.raises(EditError, match="refused: too square"):
+    with pytest.raises(EditError, match=r"edit\.diffusion\.safety refused the edited picture: too square"):
         klein.edit(png(64, 64), "x", 0)
     assert klein.edit(png(96, 64), "x", 0)
     with pytest.raises(ValueError, match=r"edit\.diffusion\.safety=no\.such:thing"):
@@ -130,7 +191,7 @@ def test_the_safety_hook_may_refuse(klein: Any, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_pipelines_own_checker_may_refuse(klein: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     _fake(klein, monkeypatch, lambda image: np.ones((64, 64, 3)), nsfw=[True])
-    with pytest.raises(EditError, match="refused by the pipeline's safety checker"):
+    with pytest.raises(EditError, match="the pipeline's safety checker refused the edited picture"):
         klein.edit(png(), "x", 0)
 
 
@@ -150,7 +211,7 @@ def test_the_picture_says_that_it_is_synthetic(klein: Any) -> None:
 
 def test_weights_that_are_not_there_name_the_setting(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"edit\.diffusion\.model=.*no Flux2KleinPipeline there"):
-        diffusion.DiffusersEditor("flux2-klein", DiffusionConfig(model=str(tmp_path)))
+        diffusion.DiffusersEditor("flux2-klein", DiffusionConfig(model=str(tmp_path)), load_rgb)
 
 
 def _fake(editor: Any, monkeypatch: pytest.MonkeyPatch, made: Callable[[Any], Any], nsfw: Any = None) -> None:
