@@ -15,12 +15,19 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from repair_ray.config import LanguageConfig
 from repair_ray.engines.tasks import AnswerError
 
 ANSWERED = "ok"
 FAILED = "error"
-# What an answer that could not be used is asked for again with, at least: at 0 a model would only repeat itself.
-SECOND_TEMPERATURE = 0.5
+# At 0 a model would only repeat itself.
+_SECOND_TEMPERATURE = 0.5
+
+
+def second_try(language: LanguageConfig) -> LanguageConfig:
+    """How an answer that could not be used is asked for once more: with another seed and some temperature."""
+    temperature = max(language.temperature, _SECOND_TEMPERATURE)
+    return language.model_copy(update={"seed": language.seed + 1, "temperature": temperature})
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from typing import Any
 import openai
 from aiolimiter import AsyncLimiter
 
-from repair_ray.engines.answers import FAILED, SECOND_TEMPERATURE, Answered
+from repair_ray.config import LanguageConfig
+from repair_ray.engines.answers import FAILED, Answered, second_try
 
 # What a client without a key sends; servers of one's own ask for none.
 NO_KEY = "none"
@@ -36,44 +37,21 @@ class Question:
     schema: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Request:
-    """How every question is sent."""
-
-    model: str
-    temperature: float
-    top_p: float
-    max_tokens: int
-    seed: int
-    form: str
-    extra: dict[str, Any]
-
-
 class Endpoint:
-    """One endpoint with its limits. Use from one event loop only.
+    """The endpoint of `language`, within its limits. Use from one event loop only.
 
-    Args:
-        key_variable: the environment variable that holds the key. The key itself is in no config, log or answer.
-        at_once: requests in flight. per_minute: requests started in a minute, evenly (None: no limit).
-        retries: how often the client tries again what may succeed later. timeout: seconds for one try.
+    The key is read from the environment variable that the config names; it is in no config, log or answer.
     """
 
-    def __init__(
-        self,
-        url: str | None,
-        key_variable: str,
-        request: Request,
-        *,
-        at_once: int,
-        per_minute: int | None,
-        retries: int,
-        timeout: float,
-    ) -> None:
-        self._key = os.environ.get(key_variable) or NO_KEY
-        self._client = openai.AsyncOpenAI(base_url=url, api_key=self._key, max_retries=retries, timeout=timeout)
-        self._request = request
-        self._slots = asyncio.Semaphore(at_once)
-        self._rate = AsyncLimiter(1, 60 / per_minute) if per_minute else None
+    def __init__(self, language: LanguageConfig) -> None:
+        limits = language.endpoint
+        self._language = language
+        self._key = os.environ.get(limits.key_variable) or NO_KEY
+        self._client = openai.AsyncOpenAI(
+            base_url=limits.url, api_key=self._key, max_retries=limits.retries, timeout=limits.timeout_s
+        )
+        self._slots = asyncio.Semaphore(limits.at_once)
+        self._rate = AsyncLimiter(1, 60 / limits.per_minute) if limits.per_minute else None
 
     async def ask(self, question: Question, check: Callable[[str], object]) -> tuple[Answered, bool]:
         """The answer, and whether it is final: what failed for the endpoint's sake may be asked again in another run.
@@ -81,22 +59,20 @@ class Endpoint:
         `check` raises `AnswerError` for a text that cannot be used.
         """
         async with self._slots:
-            request = self._request
-            first, final = await self._once(question, check, request)
+            first, final = await self._once(question, check, self._language)
             if first.status != FAILED or not final or first.text is None:
                 return first, final
-            again = replace(request, seed=request.seed + 1, temperature=max(request.temperature, SECOND_TEMPERATURE))
-            second, final = await self._once(question, check, again)
+            second, final = await self._once(question, check, second_try(self._language))
             return second.after(first), final
 
     async def _once(
-        self, question: Question, check: Callable[[str], object], request: Request
+        self, question: Question, check: Callable[[str], object], language: LanguageConfig
     ) -> tuple[Answered, bool]:
         if self._rate:
             await self._rate.acquire()
         begun = time.monotonic()
         try:
-            raw = await self._client.chat.completions.with_raw_response.create(**self._body(question, request))
+            raw = await self._client.chat.completions.with_raw_response.create(**self._body(question, language))
             reply = raw.parse()
         except openai.APIStatusError as error:
             # A request that is refused is refused again; a server that is ill may recover.
@@ -113,26 +89,28 @@ class Endpoint:
         return self._read(question, reply, check, raw.retries_taken + 1, time.monotonic() - begun), True
 
     @staticmethod
-    def _body(question: Question, request: Request) -> dict[str, Any]:
+    def _body(question: Question, language: LanguageConfig) -> dict[str, Any]:
         pictures = [
             {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{base64.b64encode(data).decode()}"}}
             for data in question.images
         ]
         content = [*pictures, {"type": "text", "text": question.user}] if pictures else question.user
         body: dict[str, Any] = {
-            "model": request.model,
+            "model": language.model,
             "messages": [{"role": "system", "content": question.system}, {"role": "user", "content": content}],
-            "temperature": request.temperature,
-            "top_p": request.top_p,
-            "max_tokens": request.max_tokens,
-            "seed": request.seed,
+            "temperature": language.temperature,
+            "top_p": language.top_p,
+            "max_tokens": language.max_tokens,
+            "seed": language.seed,
         }
-        if request.form == "json_schema":
+        form = language.endpoint.form
+        if form == "json_schema":
             schema = {"name": question.schema_name, "schema": question.schema, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        elif request.form == "json_object":
+        elif form == "json_object":
             body["response_format"] = {"type": "json_object"}
-        return body | ({"extra_body": request.extra} if request.extra else {})
+        extra = language.endpoint.extra
+        return body | ({"extra_body": extra} if extra else {})
 
     def _read(
         self, question: Question, reply: Any, check: Callable[[str], object], calls: int, seconds: float

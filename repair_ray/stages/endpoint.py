@@ -13,7 +13,7 @@ from PIL import Image
 from repair_ray import tables
 from repair_ray.data.images import ImageProblem
 from repair_ray.engines.answers import FAILED, Answered, AnswerStore
-from repair_ray.engines.endpoint import Endpoint, Question, Request
+from repair_ray.engines.endpoint import Endpoint, Question
 from repair_ray.engines.tasks import task
 from repair_ray.stages.questions import Asked
 from repair_ray.stages.rows import Row, RowStage
@@ -25,26 +25,8 @@ class AskEndpoint(RowStage):
     def setup(self, **asked: Any) -> None:
         self._asked = Asked(**asked)
         self._answers = AnswerStore(Path(self._asked.answers))
-        config = self._asked.config
-        assert config.model is not None
         self._loop = asyncio.new_event_loop()
-        self._endpoint = Endpoint(
-            config.endpoint.url,
-            config.endpoint.key_variable,
-            Request(
-                config.model,
-                config.temperature,
-                config.top_p,
-                config.max_tokens,
-                config.seed,
-                config.endpoint.form,
-                config.endpoint.extra,
-            ),
-            at_once=config.endpoint.at_once,
-            per_minute=config.endpoint.per_minute,
-            retries=config.endpoint.retries,
-            timeout=config.endpoint.timeout_s,
-        )
+        self._endpoint = Endpoint(self._asked.config)
 
     def process(self, rows: list[Row]) -> list[Row]:
         return self._loop.run_until_complete(self._all(rows))

@@ -28,7 +28,7 @@ from ray.llm._internal.common.errors import VLLM_FATAL_ERRORS
 from repair_ray import tables
 from repair_ray.config import FaultConfig, LanguageConfig, PoolConfig
 from repair_ray.data.images import ImageProblem
-from repair_ray.engines.answers import FAILED, SECOND_TEMPERATURE, Answered, AnswerStore
+from repair_ray.engines.answers import FAILED, Answered, AnswerStore, second_try
 from repair_ray.engines.tasks import Prompt, task
 from repair_ray.stages.graph import interpreter
 from repair_ray.stages.questions import Asked
@@ -151,24 +151,22 @@ class AskEngine(vLLMEngineStageUDF):  # type: ignore[misc]
             raise RuntimeError("injected fault")
         prompt, config = self._asked.prompt(row), self._asked.config
         pictures = self._asked.pictures(row, prompt)
-        first = await self._once(row, prompt, pictures, config.seed, config.temperature)
+        first = await self._once(row, prompt, pictures, config)
         if first.status != FAILED:
             return first
-        temperature = max(config.temperature, SECOND_TEMPERATURE)
-        return (await self._once(row, prompt, pictures, config.seed + 1, temperature)).after(first)
+        return (await self._once(row, prompt, pictures, second_try(config))).after(first)
 
     async def _once(
-        self, row: dict[str, Any], prompt: Prompt, pictures: list[Image.Image], seed: int, temperature: float
+        self, row: dict[str, Any], prompt: Prompt, pictures: list[Image.Image], config: LanguageConfig
     ) -> Answered:
         begun = time.monotonic()
-        config = self._asked.config
         request = {
             "prompt": self._render(prompt, len(pictures)),
             "sampling_params": {
-                "temperature": temperature,
+                "temperature": config.temperature,
                 "top_p": config.top_p,
                 "max_tokens": config.max_tokens,
-                "seed": seed,
+                "seed": config.seed,
                 "structured_outputs": {"json": task(row["task"]).schema},
             },
             self.IDX_IN_BATCH_COLUMN: row[self.IDX_IN_BATCH_COLUMN],

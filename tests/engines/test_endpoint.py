@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from repair_ray.config import LanguageConfig
 from repair_ray.engines.answers import Answered
-from repair_ray.engines.endpoint import Endpoint, Question, Request
+from repair_ray.engines.endpoint import Endpoint, Question
 from repair_ray.engines.tasks import AnswerError
 from tests.engines.fault_server import FaultServer, Reply, half_closed, in_turn, raw, says, slow, status
 
@@ -36,17 +37,19 @@ def servers() -> Iterator[list[FaultServer]]:
 
 
 def ask(
-    server: FaultServer, *words: str, monkeypatch: pytest.MonkeyPatch, **limits: Any
+    server: FaultServer, *words: str, monkeypatch: pytest.MonkeyPatch, **settings: Any
 ) -> list[tuple[Answered, bool]]:
     monkeypatch.setenv("MY_KEY", KEY)
     # The client's own back-off, without its waiting.
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
     monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.02)
-    request = Request("m", 0.0, 1.0, 64, 5, limits.pop("form", "json_schema"), limits.pop("extra", {}))
-    limits = {"at_once": 8, "per_minute": None, "retries": 2, "timeout": 5.0, **limits}
+    endpoint = {"url": server.url, "key_variable": "MY_KEY", "at_once": 8, "retries": 2, "timeout_s": 5.0, **settings}
+    language = LanguageConfig.model_validate(
+        {"backend": "openai", "model": "m", "max_tokens": 64, "seed": 5, "endpoint": endpoint}
+    )
 
     async def run() -> list[tuple[Answered, bool]]:
-        endpoint = Endpoint(server.url, "MY_KEY", request, **limits)
+        endpoint = Endpoint(language)
         questions = [Question(word, "system", f"about {word}", (), "answer", {"type": "object"}) for word in words]
         return await asyncio.gather(*(endpoint.ask(question, check) for question in questions))
 
@@ -63,7 +66,7 @@ FAULTS: dict[str, tuple[Reply, str, bool, int, str | None]] = {
     "forbidden": (status(401), "error", False, 1, "endpoint: HTTP 401"),
     "half": (in_turn(half_closed, says(GOOD)), "ok", True, 2, None),
     "always-half": (half_closed, "error", False, 3, "endpoint: connection failed"),
-    "late": (slow(2.0), "error", False, 3, "endpoint: no answer in time"),
+    "late": (slow(6.0), "error", False, 3, "endpoint: no answer in time"),
     "page": (raw(b"<html>gateway</html>"), "error", False, 1, "endpoint: its reply is no JSON"),
     "nothing": (raw(b"{}"), "error", True, 2, "no JSON"),
     "null": (says(None), "error", True, 2, "no JSON"),
@@ -78,7 +81,7 @@ def test_every_fault_ends_in_its_status(servers: list[FaultServer], monkeypatch:
     servers.append(server)
     # Longest words first: "always-busy" holds "busy".
     server.script = dict(sorted(server.script.items(), key=lambda item: -len(item[0])))
-    answers = ask(server, *FAULTS, monkeypatch=monkeypatch, timeout=0.5)
+    answers = ask(server, *FAULTS, monkeypatch=monkeypatch, timeout_s=3.0)
     for (word, (_, wanted, final, requests, reason)), (answer, is_final) in zip(FAULTS.items(), answers, strict=True):
         assert (answer.question_id, answer.status, is_final) == (word, wanted, final), (word, answer)
         assert server.counts[f"about {word}"] == requests, word
