@@ -56,7 +56,7 @@ def run_config(config: Config, *, redo: list[str] | None = None, progress: Progr
     with run.locked():
         # What is not there is told before Ray starts.
         sources_of(config.data, run.path(WORLD))
-        _check_retriever(config)
+        check_retriever(config)
         for stage in redo or []:
             run.redo(stage)
         start_ray()
@@ -344,7 +344,7 @@ def _reasons(manifest: dict[str, Any]) -> str:
     return "; ".join(f"{count} x {reason}" for reason, count in list(manifest["reasons"].items())[:5])
 
 
-def _check_retriever(config: Config) -> None:
+def check_retriever(config: Config) -> None:
     """Raises `RetrieverError` or `RunError` for an unknown model and for weights that are not there; builds nothing."""
     model, weights = config.retriever.model, config.retriever.pretrained
     if weights is None and config.base is not None and is_packaged(model):

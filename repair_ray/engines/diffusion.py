@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import diffusers
@@ -19,6 +18,7 @@ from PIL import Image
 from repair_ray.config import DiffusionConfig
 from repair_ray.data.images import ImageProblem
 from repair_ray.engines.editors import EditError, Read
+from repair_ray.engines.pipelines import PIPELINES
 from repair_ray.engines.provenance import synthetic_jpeg
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -32,33 +32,6 @@ MAX_ASPECT = 8
 OVER_LIMIT = ("bomb", "too_large")
 # Half precision that overflows comes out as NaN, or black.
 PRECISION = "if many edits end so, set edit.diffusion.dtype=fp32"
-
-
-@dataclass(frozen=True)
-class Pipeline:
-    """One editor's pipeline class, its published weights, and how its authors run it."""
-
-    name: str
-    model: str
-    steps: int
-    guidance: float
-    arguments: dict[str, Any] = field(default_factory=dict)
-
-
-PIPELINES: dict[str, Pipeline] = {
-    # Distilled: four steps, and no guidance beyond 1.
-    "flux2-klein": Pipeline("Flux2KleinPipeline", "black-forest-labs/FLUX.2-klein-4B", 4, 1.0),
-    "flux2-klein-9b": Pipeline("Flux2KleinPipeline", "black-forest-labs/FLUX.2-klein-9B", 4, 1.0),
-    "flux2": Pipeline("Flux2Pipeline", "black-forest-labs/FLUX.2-dev", 50, 4.0),
-    "flux-kontext": Pipeline("FluxKontextPipeline", "black-forest-labs/FLUX.1-Kontext-dev", 28, 2.5),
-    "instruct-pix2pix": Pipeline(
-        "StableDiffusionInstructPix2PixPipeline",
-        "timbrooks/instruct-pix2pix",
-        20,
-        7.5,
-        {"image_guidance_scale": 1.5},
-    ),
-}
 
 
 class DiffusersEditor:

@@ -13,7 +13,7 @@ import re
 import shutil
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -196,17 +196,31 @@ def _explain(error: Exception, sink: Path) -> str:
     return f"the graph stopped; the rows that were finished are kept. {last}"
 
 
-def _check_schedulable(steps: Sequence[Operator], product: str) -> None:
+def demand(pools: Sequence[PoolConfig]) -> dict[str, float]:
+    """Logical CPUs and GPUs that the pools of one graph take together."""
     # Ray Data waits for ever when its actor pools leave no CPU for the tasks that feed them.
-    have = ray.cluster_resources()
-    cpus = sum(step.pool.actors * step.pool.num_cpus for step in steps) + 1
-    gpus = sum(step.pool.actors * step.pool.num_gpus for step in steps)
-    for name, need, there in (("CPU", cpus, have.get("CPU", 0)), ("GPU", gpus, have.get("GPU", 0))):
-        if need > there:
-            raise RunError(
-                f"{product} needs {need:g} {name}s but the cluster has {there:g}; "
-                f"lower pool.actors or pool.num_{name.lower()}s"
-            )
+    return {
+        "CPU": sum(pool.actors * pool.num_cpus for pool in pools) + 1,
+        "GPU": sum(pool.actors * pool.num_gpus for pool in pools),
+    }
+
+
+def shortage(needed: Mapping[str, float], have: Mapping[str, float]) -> tuple[str, float, float] | None:
+    """The first resource of which a cluster has too little: its name, what is needed, what is there."""
+    for name, need in needed.items():
+        if need > have.get(name, 0.0):
+            return name, need, have.get(name, 0.0)
+    return None
+
+
+def _check_schedulable(steps: Sequence[Operator], product: str) -> None:
+    short = shortage(demand([step.pool for step in steps]), ray.cluster_resources())
+    if short is not None:
+        name, need, there = short
+        raise RunError(
+            f"{product} needs {need:g} {name}s but the cluster has {there:g}; "
+            f"lower pool.actors or pool.num_{name.lower()}s"
+        )
 
 
 def _reconcile(made: pa.Table, source: Path, kind: Table, product: str) -> None:

@@ -135,7 +135,7 @@ def _gather(run: Run, config: Config, sources: dict[str, str]) -> Gathered:
     captions: list[dict[str, Any]] = []
     found: Counter[str] = Counter()
     with ShardWriter(str(run.path(SHARDS)), "source", config.data.shard_mb * 2**20, str(run.folder)) as shards:
-        for split, item in _items(config.data, sources):
+        for split, item in items_of(config.data, sources):
             if isinstance(item, Problem):
                 images.append(_problem_row(item, split))
                 continue
@@ -156,7 +156,7 @@ def _gather(run: Run, config: Config, sources: dict[str, str]) -> Gathered:
     return Gathered(images, captions)
 
 
-def _items(data: DataConfig, sources: dict[str, str]) -> Iterator[tuple[str, Record | Problem]]:
+def items_of(data: DataConfig, sources: dict[str, str]) -> Iterator[tuple[str, Record | Problem]]:
     """Records with their splits: the one that a path was named for, or, of `data.path`, the one that each row names."""
     if data.path is None:
         for split, path in sources.items():

@@ -17,6 +17,9 @@ from repair_ray.config import TrainingConfig
 from repair_ray.run import RunError, read_json, write_json
 from repair_ray.training.job import HISTORY, POSITION, STATE_FOLDER, WEIGHTS, Job, read_progress
 
+# What a worker without a GPU reserves on a machine that is too small for more.
+MIN_CPUS = 0.5
+
 
 def train(job: Job, progress: Callable[[str, int, int], None]) -> dict[str, Any]:
     """Train to the end, resuming what lies under the job's name; returns steps, items encoded and the history.
@@ -93,7 +96,7 @@ def _watch(job: Job, progress: Callable[[str, int, int], None]) -> Iterator[None
 def _cpus(config: TrainingConfig) -> float:
     # Logical CPUs: threads are set by cpus_per_worker, the reservation only has to fit the machine.
     have = ray.cluster_resources().get("CPU", 1.0)
-    return max(0.5, min(float(config.cpus_per_worker), (have - 1) / config.workers))
+    return max(MIN_CPUS, min(float(config.cpus_per_worker), (have - 1) / config.workers))
 
 
 def _tail(error: Exception) -> str:
