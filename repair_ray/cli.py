@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
+from repair_ray.cli_errors import errors
 from repair_ray.cli_errors import guarded as _guarded
 from repair_ray.cli_evaluate import app as evaluate_app
 from repair_ray.config import Config, load_config
@@ -43,6 +45,17 @@ def run(
 ) -> None:
     """Run a whole round of repair. The same command again goes on where it stopped."""
     _guarded(lambda: _run(config, overrides, controls, redo))
+
+
+@app.command()
+def doctor(
+    config: Annotated[Path, typer.Argument(help="YAML file of settings")],
+    overrides: Overrides = None,
+    controls: Controls = None,
+    trial: Annotated[bool, typer.Option(help="run a few rows through every stage")] = True,
+) -> None:
+    """Look at all that a run of this config needs, before it runs. Ends with 1 where something failed."""
+    _guarded(lambda: _doctor(config, overrides, controls, trial), "stopped; nothing was left behind")
 
 
 @app.command()
@@ -95,6 +108,19 @@ def _run(path: Path, overrides: list[str] | None, controls: str | None, redo: li
         console.print(table)
     console.print(_closing_line(config, summary))
     console.print(f"report:  {page}\nsummary: {config.run_dir / 'summary.json'}", soft_wrap=True)
+
+
+def _doctor(path: Path, overrides: list[str] | None, controls: str | None, trial: bool) -> None:
+    config = load_config(path, [*(overrides or []), *_controls(controls)])
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
+    from repair_ray.doctor import examine
+    from repair_ray.report.findings import findings_table
+
+    with errors.status("") as shown:
+        found = examine(config, trial=trial, tell=lambda doing: shown.update(escape(doing)))
+    Console().print(findings_table(found))
+    if any(finding.state == "failed" for finding in found):
+        raise typer.Exit(1)
 
 
 def _closing_line(config: Config, summary: dict[str, Any]) -> str:

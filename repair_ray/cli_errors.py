@@ -14,12 +14,12 @@ from repair_ray.config import ConfigError
 errors = Console(stderr=True)
 
 
-def guarded(work: Callable[[], None]) -> None:
-    """Run a command; the errors that a person can mend end in one line and exit code 2."""
+def guarded(work: Callable[[], None], stopped: str = "stopped; the same command goes on from here") -> None:
+    """Run a command; the errors that a person can mend end in one line and exit code 2. Ctrl-C says `stopped`."""
     try:
         work()
     except KeyboardInterrupt:
-        _fail("stopped; the same command goes on from here", 130)
+        _fail(stopped, 130)
     except ConfigError as error:
         _fail(str(error), 2)
     except Exception as error:

@@ -1,0 +1,136 @@
+"""What a run of a config will use: strategies, language models, pools by graph, and the interpreters of pools."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from repair_ray.config import Config, LanguageConfig, PoolConfig
+
+DRIVER = ("torch", "torchvision", "ray", "open_clip", "faiss")
+DIFFUSION = ("diffusers", "transformers", "accelerate")
+NO_MODEL = ("none", "scene")
+
+
+def strategies(config: Config) -> set[str]:
+    """The round's strategy and those of its controls, without `vanilla`, which synthesises nothing."""
+    controls = {str(control) for control in config.controls if control in ("mined", "error_agnostic")}
+    return ({str(config.strategy)} | controls) - {"vanilla"}
+
+
+def edits(config: Config) -> bool:
+    """Whether anything is edited."""
+    return bool(strategies(config) & {"repair", "error_agnostic"})
+
+
+def diffuses(config: Config) -> bool:
+    """Whether a diffusion pipeline edits pictures."""
+    return edits(config) and config.edit.image_editor not in NO_MODEL and "t2i" in config.mining.directions
+
+
+def languages(config: Config) -> dict[str, LanguageConfig]:
+    """The language sections that a stage asks, by their keys: `language`, `audit.language`, `edit.language`."""
+    found: dict[str, LanguageConfig] = {}
+    for stage, section, used in (
+        ("audit", config.audit.language, bool(strategies(config))),
+        ("edit", config.edit.language, edits(config)),
+    ):
+        if used:
+            found |= {f"{stage}.language": section} if section else {"language": config.language}
+    return found
+
+
+def graphs(config: Config) -> dict[str, tuple[PoolConfig, ...]]:
+    """The pools that each graph of a run holds together, by the name of what it makes, as the stages build them."""
+    pool, on_cpu = config.pool, config.pool.on_cpu()
+    made: dict[str, tuple[PoolConfig, ...]] = {"images": (on_cpu,), "embeddings": (pool,)}
+    if strategies(config):
+        made |= {"failures": (on_cpu,), "verdicts": (on_cpu,)}
+    if edits(config):
+        made["edits"] = (edit_pool(config), pool)
+    for key, language in languages(config).items():
+        if language.backend != "heuristic":
+            made[f"answers of {key}"] = (language_pool(language),)
+    return made
+
+
+def edit_pool(config: Config) -> PoolConfig:
+    """The actors that edit."""
+    return config.edit.pool or config.pool.on_cpu()
+
+
+def language_pool(language: LanguageConfig) -> PoolConfig:
+    """The actors that ask: an endpoint needs no GPU here, and of an engine each worker may lie on another node."""
+    pool = language.pool
+    if language.backend == "openai":
+        return pool.on_cpu()
+    workers = engine_workers(language)
+    shares = {"num_cpus": pool.num_cpus / workers, "num_gpus": pool.num_gpus / workers}
+    return pool.model_copy(update={"actors": pool.actors * workers, **shares})
+
+
+def engine_workers(language: LanguageConfig) -> int:
+    """The processes of one vLLM engine, which share its weights."""
+    arguments = language.engine.arguments
+    return math.prod(int(arguments.get(f"{kind}_parallel_size", 1)) for kind in ("tensor", "pipeline"))
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python that the run starts, and what it has to import.
+
+    `users` are the driver and the keys of pools; `python` None stands for the driver's own. `packages` are top-level
+    modules; `imports` are what its processes import, and `variables` what is set for them.
+    """
+
+    users: tuple[str, ...]
+    python: str | None
+    packages: tuple[str, ...]
+    imports: tuple[str, ...]
+    variables: tuple[tuple[str, str], ...] = ()
+
+
+def interpreters(config: Config) -> list[Interpreter]:
+    """Every interpreter of a run, once, the driver's first."""
+    embed = Interpreter(("pool",), config.pool.python, DRIVER, (*DRIVER, "repair_ray.stages.embed"))
+    wanted = [Interpreter(("driver",), None, DRIVER, (*DRIVER, "repair_ray.rounds")), embed]
+    if edits(config):
+        packages = ("ray", *DIFFUSION) if diffuses(config) else ("ray",)
+        imports = ("repair_ray.stages.candidates", *(["repair_ray.engines.diffusion"] if diffuses(config) else []))
+        pool = edit_pool(config)
+        key = "edit.pool" if config.edit.pool else "pool"
+        wanted.append(Interpreter((key,), pool.python, packages, imports))
+    for key, language in languages(config).items():
+        wanted += _of_language(key, language)
+    return _merged(wanted)
+
+
+def _of_language(key: str, language: LanguageConfig) -> list[Interpreter]:
+    users, python = (f"{key}.pool",), language.pool.python
+    if language.backend == "openai":
+        return [Interpreter(users, python, ("ray", "openai"), ("openai", "repair_ray.stages.endpoint"))]
+    if language.backend == "vllm":
+        variables = tuple(sorted(language.engine.variables.items()))
+        imports = ("vllm", "repair_ray.stages.engine")
+        # The driver builds the graph, with Ray's own module for it, wherever the engines run.
+        driver = Interpreter(("driver",), None, ("ray",), ("repair_ray.stages.engine",))
+        return [driver, Interpreter(users, python, ("ray", "vllm", "torch", "transformers"), imports, variables)]
+    return []
+
+
+def _merged(wanted: list[Interpreter]) -> list[Interpreter]:
+    found: dict[str | None, Interpreter] = {}
+    for one in wanted:
+        other = found.get(one.python)
+        found[one.python] = (
+            one
+            if other is None
+            else replace(
+                other,
+                users=tuple(dict.fromkeys((*other.users, *one.users))),
+                packages=tuple(dict.fromkeys((*other.packages, *one.packages))),
+                imports=tuple(dict.fromkeys((*other.imports, *one.imports))),
+                variables=tuple(dict((*other.variables, *one.variables)).items()),
+            )
+        )
+    return list(found.values())
