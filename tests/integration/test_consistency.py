@@ -101,6 +101,7 @@ def test_a_judge_that_goes_by_the_order_contradicts_itself(run: Run, server: Fau
     assert "0.0 % of 16" in ended.stdout and "0 of 16 had no answer" in " ".join(ended.stdout.split())
 
 
+@pytest.mark.whole_runs
 def test_a_judge_that_reads_is_consistent_and_is_asked_once(run: Run, server: FaultServer) -> None:
     server.script = {"": chooses(about_an_image)}
     made = config(language(server), budget=8)
@@ -122,6 +123,7 @@ def test_a_judge_that_reads_is_consistent_and_is_asked_once(run: Run, server: Fa
     assert firsts.count(True) == firsts.count(False) == 16
 
 
+@pytest.mark.whole_runs
 def test_no_answer_in_the_other_order_is_counted(run: Run, server: FaultServer) -> None:
     made = config(language(server), budget=8)
     audit(run, made, "verdicts", "failures")

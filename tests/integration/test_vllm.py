@@ -37,7 +37,7 @@ def language(model: Path, **changes: Any) -> dict[str, Any]:
     return {
         "backend": "vllm",
         "model": str(model),
-        "max_tokens": 700,
+        "max_tokens": 450,
         "engine": {"arguments": arguments, "variables": {"VLLM_CPU_KVCACHE_SPACE": "1"}},
         "pool": {"rows_per_block": 8},
         **changes,
@@ -94,7 +94,8 @@ def _healthy(port: int) -> bool:
 
 def audit_and_edit(folder: Path, settings: dict[str, Any]) -> None:
     """Eight failures judged and edited by a real model: none is lost, and what is accepted is JSON of its form."""
-    made = config(settings)
+    # A model of this size may ramble until it is cut.
+    made = config(settings, faults={"max_error_rate": 1.0})
     run = prepare(folder, made)
     audit(run, made, "verdicts", "failures")
     edit(run, made, "edits", "verdicts", "failures", "embeddings", SPEC)
@@ -114,13 +115,13 @@ def test_audit_and_edits_by_a_real_model(smol: Path, tmp_path: Path) -> None:
 
 def test_the_same_through_a_server(server: str, tmp_path: Path) -> None:
     endpoint = {"url": server, "at_once": 8, "timeout_s": 300.0}
-    audit_and_edit(tmp_path / "run", {"backend": "openai", "model": "smol", "max_tokens": 700, "endpoint": endpoint})
+    audit_and_edit(tmp_path / "run", {"backend": "openai", "model": "smol", "max_tokens": 450, "endpoint": endpoint})
 
 
 def test_pictures_are_shown_and_killers_are_put_aside(tmp_path: Path) -> None:
     """A random model: its verdicts are noise of the right form, or cut."""
     model = tiny_models.qwen2_vl(tmp_path / "qwen2vl")
-    view = language(model, view="images", max_tokens=400)
+    view = language(model, view="images", max_tokens=200)
     view["engine"]["arguments"]["limit_mm_per_prompt"] = {"image": 2}
     run = prepare(tmp_path / "run", config(view))
     mined = [row for row in run.read("failures").to_pylist() if row["status"] == tables.OK]
