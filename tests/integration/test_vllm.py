@@ -121,7 +121,7 @@ def test_the_same_through_a_server(server: str, tmp_path: Path) -> None:
 def test_pictures_are_shown_and_killers_are_put_aside(tmp_path: Path) -> None:
     """A random model: its verdicts are noise of the right form, or cut."""
     model = tiny_models.qwen2_vl(tmp_path / "qwen2vl")
-    view = language(model, view="images", max_tokens=200)
+    view = language(model, view="images", max_tokens=400)
     view["engine"]["arguments"]["limit_mm_per_prompt"] = {"image": 2}
     run = prepare(tmp_path / "run", config(view))
     mined = [row for row in run.read("failures").to_pylist() if row["status"] == tables.OK]
