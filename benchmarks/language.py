@@ -67,6 +67,7 @@ def main(
         # Whether the model judges well is not asked here.
         faults={"max_error_rate": 1.0},
     )
+    start_ray()
     run = prepare(output / "run", made)
     asked = [_question(row, made) for row in make_cases(run, run.read("failures").to_pylist(), "train").to_pylist()]
     rows = [_plain(asked, made), _stage(run, made), _plain(asked, made)]
@@ -136,7 +137,6 @@ def _chat(asked: list[dict[str, Any]], tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stage(run: Run, made: Config) -> dict[str, Any]:
-    start_ray()
     audit(run, made, "verdicts", "failures")
     lines = [line for path in (run.folder / "answers").glob("*.jsonl") for line in path.read_text().splitlines()]
     begun = min(answer["at"] - answer["seconds"] for answer in map(json.loads, lines))
