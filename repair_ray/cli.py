@@ -10,8 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from repair_ray.cli_errors import errors
-from repair_ray.cli_errors import guarded as _guarded
+from repair_ray.cli_errors import errors, guarded
 from repair_ray.cli_evaluate import app as evaluate_app
 from repair_ray.config import Config, load_config
 
@@ -33,7 +32,7 @@ Redo = Annotated[list[str] | None, typer.Option(help="make this stage, and all t
 @app.command()
 def demo(overrides: Overrides = None, controls: Controls = None, redo: Redo = None) -> None:
     """Train a tiny retriever on drawn scenes, find its failures, repair it, and compare. No GPU, no download."""
-    _guarded(lambda: _run(DEMO, overrides, controls, redo))
+    guarded(lambda: _run(DEMO, overrides, controls, redo))
 
 
 @app.command()
@@ -44,7 +43,7 @@ def run(
     redo: Redo = None,
 ) -> None:
     """Run a whole round of repair. The same command again goes on where it stopped."""
-    _guarded(lambda: _run(config, overrides, controls, redo))
+    guarded(lambda: _run(config, overrides, controls, redo))
 
 
 @app.command()
@@ -55,7 +54,7 @@ def doctor(
     trial: Annotated[bool, typer.Option(help="run a few rows through every stage")] = True,
 ) -> None:
     """Look at all that a run of this config needs, before it runs. Ends with 1 where something failed."""
-    _guarded(lambda: _doctor(config, overrides, controls, trial), "stopped; nothing was left behind")
+    guarded(lambda: _doctor(config, overrides, controls, trial), "stopped; nothing was left behind")
 
 
 @app.command()
@@ -70,7 +69,7 @@ def status(run_dir: Annotated[Path, typer.Argument(help="run directory, such as 
             raise RunError(f"there is no run at {run_dir}")
         Console().print(status_table(Run(run_dir)))
 
-    _guarded(show)
+    guarded(show)
 
 
 @app.command()
@@ -87,7 +86,7 @@ def report(run_dir: Annotated[Path, typer.Argument(help="run directory, such as 
             raise RunError(f"there is no finished run at {run_dir}: no summary.json")
         Console().print(f"report: {write_report(Run(run_dir), summary, parse_config(summary['config']).data)}")
 
-    _guarded(write)
+    guarded(write)
 
 
 def _run(path: Path, overrides: list[str] | None, controls: str | None, redo: list[str] | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -159,6 +160,11 @@ class EngineConfig(Section):
         if "model" in self.arguments:
             raise ValueError("language.engine.arguments.model: set language.model instead")
         return self
+
+    @property
+    def workers(self) -> int:
+        """The processes of one engine, which share its weights and what its replica is given."""
+        return math.prod(int(self.arguments.get(f"{kind}_parallel_size", 1)) for kind in ("tensor", "pipeline"))
 
 
 class PriceConfig(Section):

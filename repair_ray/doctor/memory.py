@@ -16,7 +16,7 @@ from safetensors import safe_open
 from repair_ray.config import Config
 from repair_ray.doctor.cluster import Node
 from repair_ray.doctor.models import PIPELINE_FILE, Place, pipeline_name
-from repair_ray.doctor.needs import edit_pool, engine_workers, language_pool, languages
+from repair_ray.doctor.needs import edit_pool, language_pool, languages
 from repair_ray.doctor.text import size
 from repair_ray.report.findings import Finding
 
@@ -114,7 +114,7 @@ def _load_of(config: Config, place: Place, folder: Path) -> Load | None:
     language = languages(config)[place.key.removesuffix(".model")]
     weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     pool = language_pool(language)
-    return Load(place.name, weights // engine_workers(language), pool.actors, pool.num_gpus) if weights else None
+    return Load(place.name, weights // language.engine.workers, pool.actors, pool.num_gpus) if weights else None
 
 
 def pipeline_bytes(folder: Path, itemsize: int) -> int:

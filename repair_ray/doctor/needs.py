@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from repair_ray.config import Config, LanguageConfig, PoolConfig
@@ -64,15 +63,9 @@ def language_pool(language: LanguageConfig) -> PoolConfig:
     pool = language.pool
     if language.backend == "openai":
         return pool.on_cpu()
-    workers = engine_workers(language)
+    workers = language.engine.workers
     shares = {"num_cpus": pool.num_cpus / workers, "num_gpus": pool.num_gpus / workers}
     return pool.model_copy(update={"actors": pool.actors * workers, **shares})
-
-
-def engine_workers(language: LanguageConfig) -> int:
-    """The processes of one vLLM engine, which share its weights."""
-    arguments = language.engine.arguments
-    return math.prod(int(arguments.get(f"{kind}_parallel_size", 1)) for kind in ("tensor", "pipeline"))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 import time
 from collections.abc import AsyncIterator
@@ -54,9 +53,7 @@ class EngineStep:
         assert language.model is not None
         # A model that lies in a folder needs no hub, and must not wait for one.
         variables = {"HF_HUB_OFFLINE": "1"} if Path(language.model).is_dir() else {}
-        parallel = (language.engine.arguments.get(f"{kind}_parallel_size", 1) for kind in ("tensor", "pipeline"))
-        workers = math.prod(parallel)
-        # What the pool gives a replica is shared among its workers.
+        workers = language.engine.workers
         shares = {"CPU": pool.num_cpus / workers, "GPU": pool.num_gpus / workers}
         bundle = {name: share for name, share in shares.items() if share}
         processor = build_processor(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +14,6 @@ from repair_ray.doctor.output import check_output, disk_need, scratch, unwritabl
 def config(output: Path, **sections: Any) -> Config:
     world = {"world": {"train": 10, "validation": 3, "test": 7}}
     return parse_config({"name": "r", "output": str(output), "data": world, "controls": [], **sections})
-
-
-@pytest.fixture
-def read_only(tmp_path: Path) -> Iterator[Path]:
-    """A folder that nobody can write to, root included."""
-    folder = tmp_path / "read_only"
-    folder.mkdir()
-    if os.geteuid() != 0:
-        folder.chmod(0o555)
-        yield folder
-        return
-    mount = ["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting is not allowed here, and root can write to every folder")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_nothing_is_left(tmp_path: Path) -> None:

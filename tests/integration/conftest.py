@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -15,8 +16,10 @@ from typing import Any
 import pytest
 import ray
 
-from repair_ray.run import find_files
+from repair_ray.run import Run, find_files
 from repair_ray.stages.graph import start_ray
+from tests.engines.fault_server import FaultServer
+from tests.integration.language_run import VALID
 
 ROOT = Path(__file__).parents[2]
 # Batches of 16 divide the 80 training scenes, so that equal compute can be met to a step of some forty items.
@@ -92,3 +95,19 @@ def local_ray() -> Iterator[None]:
     start_ray()
     yield
     ray.shutdown()
+
+
+@pytest.fixture
+def run(prepared: Path, tmp_path: Path) -> Run:
+    """A copy of the run that a module has prepared."""
+    shutil.copytree(prepared, tmp_path / "run")
+    return Run(tmp_path / "run")
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    """An endpoint that judges everything `valid` until its script says otherwise."""
+    made = FaultServer(VALID)
+    yield made
+    made.shutdown()
+    made.server_close()

@@ -18,6 +18,9 @@ from repair_ray.stages.mine import mine
 from repair_ray.world.generate import make_world
 
 SPEC = RetrieverSpec("tiny-64")
+MISMATCH = {"type": "object", "query": "a", "candidate": "b"}
+# A judge's usable answer.
+VALID = json.dumps({"reason": "r", "mismatches": [MISMATCH], "judgement": "valid", "confidence": 0.8})
 
 
 def config(language: dict[str, Any], budget: int = 4, **sections: Any) -> Config:

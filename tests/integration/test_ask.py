@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,18 +19,11 @@ from repair_ray.run import Run, RunError
 from repair_ray.stages.audit import audit
 from repair_ray.stages.edit import edit
 from tests.engines.fault_server import FaultServer, half_closed, in_turn, says, status, until_the_client_goes
-from tests.integration.language_run import SPEC, config, prepare
+from tests.integration.language_run import SPEC, VALID, config, prepare
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("local_ray")]
 
 KEY = "sk-integration-4321"
-VERDICT = {
-    "reason": "r",
-    "mismatches": [{"type": "object", "query": "a", "candidate": "b"}],
-    "judgement": "valid",
-    "confidence": 0.8,
-}
-GOOD = json.dumps(VERDICT)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,20 +39,6 @@ def prepared(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("language") / "run"
     prepare(folder, config({}, budget=12))
     return folder
-
-
-@pytest.fixture
-def run(prepared: Path, tmp_path: Path) -> Run:
-    shutil.copytree(prepared, tmp_path / "run")
-    return Run(tmp_path / "run")
-
-
-@pytest.fixture
-def server() -> Iterator[FaultServer]:
-    made = FaultServer(GOOD)
-    yield made
-    made.shutdown()
-    made.server_close()
 
 
 def language(server: FaultServer, **changes: Any) -> dict[str, Any]:
@@ -88,8 +66,8 @@ def test_faults_become_statuses_and_nothing_is_asked_again(run: Run, server: Fau
     server.script = {
         json.dumps(a)[1:-1]: status(400),
         json.dumps(b)[1:-1]: says("I would say it is valid."),
-        json.dumps(c)[1:-1]: in_turn(half_closed, status(429, Retry_After="0"), says(GOOD)),
-        json.dumps(d)[1:-1]: says(GOOD[:40], finish="length"),
+        json.dumps(c)[1:-1]: in_turn(half_closed, status(429, Retry_After="0"), says(VALID)),
+        json.dumps(d)[1:-1]: says(VALID[:40], finish="length"),
     }
     made = config(language(server), budget=12)
     audit(run, made, "verdicts", "failures")
@@ -125,7 +103,7 @@ def test_an_endpoint_that_is_down_stops_the_stage(run: Run, server: FaultServer)
         audit(run, config(language(server), budget=12), "verdicts", "failures")
     # It is up again: the failures of the server's sake were not kept.
     server.script = {}
-    server.default = GOOD
+    server.default = VALID
     run.redo("verdicts_answers")
     audit(run, config(language(server), budget=12), "verdicts", "failures")
     assert set(run.read("verdicts")["status"].to_pylist()) == {tables.OK}
@@ -168,7 +146,7 @@ def test_killed_half_way_only_the_missing_are_asked(run: Run, server: FaultServe
     command = [sys.executable, "-m", "tests.integration.language_run", str(run.folder)]
     command.append(json.dumps({"language": made, "budget": 12}))
     environment = {**os.environ, "REPAIR_RAY_TEST_KEY": KEY}
-    server.script = {"": in_turn(*[says(GOOD)] * 12, until_the_client_goes)}
+    server.script = {"": in_turn(*[says(VALID)] * 12, until_the_client_goes)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as driver:
         _wait(lambda: server.requests > 12 and len(_stored(run)) == 12, "twelve answers")
         assert driver.poll() is None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +15,10 @@ from repair_ray.run import Recipe, Run, RunError, write_json
 from repair_ray.stages.audit import audit
 from repair_ray.stages.consistency import consistency
 from tests.engines.fault_server import FaultServer, Handler, Reply, says
-from tests.integration.language_run import config, prepare
+from tests.integration.language_run import VALID, config, prepare
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("local_ray")]
 
-MISMATCH = {"type": "object", "query": "a", "candidate": "b"}
-VALID = json.dumps({"reason": "r", "mismatches": [MISMATCH], "judgement": "valid", "confidence": 0.8})
 BENIGN = json.dumps({"reason": "r", "mismatches": [], "judgement": "benign_match", "confidence": 0.8})
 
 
@@ -31,20 +27,6 @@ def prepared(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("consistency") / "run"
     prepare(folder, config({}, budget=8))
     return folder
-
-
-@pytest.fixture
-def run(prepared: Path, tmp_path: Path) -> Run:
-    shutil.copytree(prepared, tmp_path / "run")
-    return Run(tmp_path / "run")
-
-
-@pytest.fixture
-def server() -> Iterator[FaultServer]:
-    made = FaultServer(VALID)
-    yield made
-    made.shutdown()
-    made.server_close()
 
 
 def language(server: FaultServer, **changes: Any) -> dict[str, Any]:
