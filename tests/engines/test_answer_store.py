@@ -10,10 +10,11 @@ from repair_ray.engines.answers import FAILED, Answered, AnswerStore
 def test_answers_are_found_by_another_process(tmp_path: Path) -> None:
     store = AnswerStore(tmp_path)
     assert store.missing(["a", "b", "a"]) == ["a", "b"]
-    store.put(Answered("a", text="é \n\u2028 {", calls=2, input_tokens=3, output_tokens=4, seconds=0.5))
+    answer = Answered("a", "é \n\u2028 {", "ok", None, 2, 3, 4, 0.5)
+    store.put(answer)
     store.put(Answered("b", status=FAILED, reason="cut"))
     again = AnswerStore(tmp_path)
-    assert again.get("a") == store.get("a") == Answered("a", "é \n\u2028 {", "ok", None, 2, 3, 4, 0.5)
+    assert again.get("a") == store.get("a") == answer
     assert again.missing(["a", "b", "c"]) == ["c"]
 
 
