@@ -40,18 +40,18 @@ def filesystem(path: str) -> tuple[fs.FileSystem, str]:
         raise DataError(f"cannot open {path}: {error}; use a local path, s3://, gs:// or an fsspec scheme") from None
 
 
-def expand(path: str, suffix: str | None = None) -> list[str]:
+def expand(path: str) -> list[str]:
     """The files that `path` names, sorted: a file, a folder (all below it), a glob, or {a,b} / {000..012} braces.
 
-    `suffix` filters a folder's files (so a folder may give []). Hidden files and those that start with "_" are left
-    out of folders. Raises DataError when a name matches nothing.
+    Hidden files and those that start with "_" are left out of folders, so a folder may give []. Raises DataError when
+    a name matches nothing.
     """
-    exact = _existing(path, suffix)
+    exact = _existing(path)
     if exact is not None:
         return exact
     found: set[str] = set()
     for pattern in _expand_braces(path):
-        matches = _existing(pattern, suffix)
+        matches = _existing(pattern)
         if matches is None:
             matches = _glob(pattern) if _MAGIC.search(pattern) else []
         if not matches:
@@ -104,7 +104,7 @@ def under_root(root: str, name: str) -> str:
     return clean
 
 
-def _existing(path: str, suffix: str | None) -> list[str] | None:
+def _existing(path: str) -> list[str] | None:
     """The file itself, the files below a folder, or None when neither is there."""
     where, inner = filesystem(path)
     info = where.get_file_info(inner)
@@ -116,7 +116,7 @@ def _existing(path: str, suffix: str | None) -> list[str] | None:
     base = inner.rstrip("/")
     names = [entry.path[len(base) + 1 :] for entry in below if entry.type == fs.FileType.File]
     kept = [name for name in names if not any(part.startswith((".", "_")) for part in name.split("/"))]
-    return sorted(f"{path.rstrip('/')}/{name}" for name in kept if suffix is None or name.endswith(suffix))
+    return sorted(f"{path.rstrip('/')}/{name}" for name in kept)
 
 
 def _glob(pattern: str) -> list[str]:
@@ -124,7 +124,7 @@ def _glob(pattern: str) -> list[str]:
         return [name for name in glob.glob(pattern, recursive=True) if os.path.isfile(name)]
     fixed = pattern[: _first_magic(pattern)].rpartition("/")[0]
     depth = pattern.count("/")
-    below = _existing(fixed, None) or []
+    below = _existing(fixed) or []
     return [n for n in below if fnmatchcase(n, pattern) and ("**" in pattern or n.count("/") == depth)]
 
 

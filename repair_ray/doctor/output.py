@@ -100,7 +100,7 @@ def _inline(config: Config) -> int:
     total = 0
     for path in {data.path, data.train, data.validation, data.test} - {None}:
         try:
-            for file in expand(str(path), ".parquet"):
+            for file in expand(str(path)):
                 where, inner = filesystem(file)
                 total += where.get_file_info(inner).size or 0 if file.endswith(".parquet") else 0
         except (DataError, OSError):

@@ -73,7 +73,13 @@ def find_reader(path: str, format: str | None = None) -> tuple[Reader, list[str]
     if format is not None:
         if format not in READERS:
             raise DataError(f"unknown data.format {format!r}; known: {', '.join(READERS)}")
-        files = _files_of(path, READERS[format])
+        everything = expand(path)
+        # A file that is named alone may have any name.
+        files = READERS[format].choose(everything) or (everything if len(everything) == 1 else [])
+        if not files:
+            raise DataError(
+                f"no *{' or *'.join(READERS[format].suffixes)} file in {path}; correct the path or unset data.format"
+            )
         if not READERS[format].detect(read_head(files[0])):
             raise DataError(
                 f"{files[0]} is {_describe(read_head(files[0]))}, not {format}; unset data.format to detect it"
@@ -81,7 +87,7 @@ def find_reader(path: str, format: str | None = None) -> tuple[Reader, list[str]
         return READERS[format], files
     everything = expand(path)
     for reader in READERS.values():
-        chosen = [name for name in everything if name.endswith(reader.suffix)] or everything[:1]
+        chosen = reader.choose(everything) or (everything if len(everything) == 1 else [])
         if chosen and reader.detect(read_head(chosen[0])):
             return reader, chosen
     if not everything:
@@ -92,13 +98,6 @@ def find_reader(path: str, format: str | None = None) -> tuple[Reader, list[str]
         f"{sample} is {_describe(read_head(sample))}, which no reader takes; "
         f"formats: {', '.join(READERS)} (data.format)"
     )
-
-
-def _files_of(path: str, reader: Reader) -> list[str]:
-    files = expand(path, reader.suffix)
-    if not files:
-        raise DataError(f"no *{reader.suffix} file in {path}; correct the path or unset data.format")
-    return files
 
 
 def _split_by_name(record: Record, path: str, file_count: int, wanted: str | None) -> str | None:

@@ -26,13 +26,21 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class Reader:
-    """`suffix` picks a folder's files; `detect` sees the first bytes of a file; `read` yields its records.
+    """`suffixes` pick a folder's files; `detect` sees the first bytes of the first; `read` yields the records of all.
 
     `read(path, files, options)`: `path` as the user wrote it, `files` what it expands to. A record's split is
-    what its row or file says (None if nothing); `read` in the registry filters and names the rest.
+    what its row or file says (None if nothing); `read` in the registry filters and names the rest. A layout that only
+    the names of many files tell has a `choose` of its own.
     """
 
     name: str
-    suffix: str
+    suffixes: tuple[str, ...]
     detect: Callable[[bytes], bool]
     read: Callable[[str, list[str], ReadOptions], Iterator[Item]]
+    chooses: Callable[[list[str]], list[str]] | None = None
+
+    def choose(self, files: list[str]) -> list[str]:
+        """Those of a data set's files that this reader would read, in order; none where they are not its kind."""
+        if self.chooses is not None:
+            return self.chooses(files)
+        return [file for file in files if file.lower().endswith(self.suffixes)]

@@ -82,4 +82,4 @@ def _item(entry: Any, source: str, root: str, listing: FolderListing, seen: set[
     return Record(image_id, ImageRef(uri), captions, canonical_split(entry.get("split")), None, source)
 
 
-READER = Reader(name="karpathy", suffix=".json", detect=detect, read=read)
+READER = Reader(name="karpathy", suffixes=(".json",), detect=detect, read=read)

@@ -130,4 +130,4 @@ def _repeated_ids(chosen: list[tuple[str, Columns]]) -> dict[str, int]:
     return {row["values"]: row["counts"] for row in often.to_pylist() if row["values"]}
 
 
-READER = Reader(name="parquet", suffix=".parquet", detect=detect, read=read)
+READER = Reader(name="parquet", suffixes=(".parquet",), detect=detect, read=read)
