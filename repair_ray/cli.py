@@ -73,6 +73,18 @@ def status(run_dir: Annotated[Path, typer.Argument(help="run directory, such as 
 
 
 @app.command()
+def search(
+    run_dir: Annotated[Path, typer.Argument(help="run directory, such as runs/demo")],
+    query: Annotated[str, typer.Argument(help="a text, or the path of a picture")],
+    k: Annotated[int, typer.Option("--k", min=1, help="items to show")] = 5,
+    split: Annotated[str | None, typer.Option(help="the evaluated split when unset")] = None,
+    page: Annotated[Path | None, typer.Option("--html", help="page to write; unset: search.html of the run")] = None,
+) -> None:
+    """Ask the retriever before and after its repair, side by side: a text finds images, a picture finds captions."""
+    guarded(lambda: _search(run_dir, query, k, split, page))
+
+
+@app.command()
 def report(run_dir: Annotated[Path, typer.Argument(help="run directory, such as runs/demo")]) -> None:
     """Write report.html of a finished run again."""
 
@@ -120,6 +132,20 @@ def _doctor(path: Path, overrides: list[str] | None, controls: str | None, trial
     Console().print(findings_table(found))
     if any(finding.state == "failed" for finding in found):
         raise typer.Exit(1)
+
+
+def _search(run_dir: Path, query: str, k: int, split: str | None, page: Path | None) -> None:
+    from repair_ray.config import parse_config
+    from repair_ray.report.search import PAGE, search_table, write_search
+    from repair_ray.run import Run, read_json
+    from repair_ray.search import search as find
+
+    run = Run(run_dir)
+    facts = find(run, query, k=k, split=split)
+    console = Console()
+    console.print(search_table(facts))
+    data = parse_config(read_json(run.folder / "config.json") or {}).data
+    console.print(f"page: {write_search(run, facts, data, page or run.folder / PAGE)}", soft_wrap=True, markup=False)
 
 
 def _closing_line(config: Config, summary: dict[str, Any]) -> str:

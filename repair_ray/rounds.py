@@ -24,12 +24,14 @@ from repair_ray.engines.retriever import (
 from repair_ray.evaluation.truth import measure_truth
 from repair_ray.run import Clock, Recipe, Run, RunError, read_json, write_json
 from repair_ray.stages.audit import audit
+from repair_ray.stages.duplicates import find_duplicates, find_near_embeddings
 from repair_ray.stages.edit import edit
 from repair_ray.stages.embed import embed
 from repair_ray.stages.evaluate import evaluate
 from repair_ray.stages.graph import Progress, quiet, start_ray
-from repair_ray.stages.ingest import CAPTIONS, IMAGES, image_store, ingest, source_digest, sources_of
+from repair_ray.stages.ingest import CAPTIONS, IMAGES, ingest
 from repair_ray.stages.mine import fold_of, mine
+from repair_ray.stages.sources import image_store, source_digest, sources_of
 from repair_ray.summary import make_summary
 from repair_ray.synthesis.strategies import merged_failures, paired_edits, random_failures
 from repair_ray.synthesis.training_set import training_set
@@ -93,6 +95,7 @@ class Round:
         self._ingest()
         base = self._base()
         self._embed(f"{ROUND}/embeddings", base, tuple(dict.fromkeys((config.mining.split, config.evaluation.split))))
+        find_near_embeddings(self.run_, config, f"{ROUND}/near_pictures", f"{ROUND}/embeddings", self._trained_splits())
         evaluate(self.run_, config, "base/metrics", f"{ROUND}/embeddings")
         self._variant(ROUND, config.strategy, base, config.training)
         for control in config.controls:
@@ -111,10 +114,12 @@ class Round:
         if world is not None:
             _draw_world(folder, world)
         sources = sources_of(data, folder)
-        settings: dict[str, Any] = {"data": data.model_dump(mode="json", exclude={"shard_mb"})}
+        apart = {"shard_mb", "near_cosine"} | (set() if data.near_same else {"near_bits"})
+        settings: dict[str, Any] = {"data": data.model_dump(mode="json", exclude=apart)}
         if world is None:
             settings["files"] = {split: source_digest(path) for split, path in sources.items()}
         ingest(self.run_, self.config, settings, sources, self.progress)
+        find_duplicates(self.run_, self.config, IMAGES, CAPTIONS)
 
     def _base(self) -> Retriever:
         """The retriever that is repaired: trained here first, or as the config names it."""

@@ -65,6 +65,16 @@ class DataConfig(Section):
     max_pixels: int = Field(64_000_000, ge=1, le=MAX_PIXELS, description="a larger picture is a row with a reason")
     max_image_mb: PositiveInt = 64
     limit: PositiveInt | None = Field(None, description="read at most this many rows of each split")
+    overlap: Literal["refuse", "drop", "allow"] = Field(
+        "refuse", description="pictures to train on that are in an evaluated split too: stop, leave them out, or train"
+    )
+    near_bits: int | None = Field(
+        4, ge=0, le=7, description="near duplicates: perceptual hashes that differ in so many of 64 bits at most"
+    )
+    near_same: bool = Field(False, description="near duplicates count as the same picture, in groups and in overlap")
+    near_cosine: float | None = Field(
+        None, gt=0.0, le=1.0, description="list pictures to train on that are so near to an evaluated one, by embedding"
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> DataConfig:
@@ -75,6 +85,8 @@ class DataConfig(Section):
             raise ValueError("nothing to read: set data.path, or data.train and data.test, or data.world")
         if self.path and any(named):
             raise ValueError("set either data.path or one path a split (data.train, ...), not both")
+        if self.near_same and self.near_bits is None:
+            raise ValueError("data.near_same needs near duplicates: set data.near_bits, such as 4")
         return self
 
 

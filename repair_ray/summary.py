@@ -33,6 +33,7 @@ def make_summary(run: Run, config: Config, place: str) -> dict[str, Any]:
         "controls": {name: _control(run, name) for name in config.controls},
         "training": _training(run),
         "language": language_usage(run, config, place),
+        "duplicates": [fact for _, manifest in run.products() for fact in manifest.get("duplicates", [])],
         "stages": [
             {
                 "name": record.name,

@@ -62,6 +62,7 @@ IMAGES = Table(
             *_IMAGE_REF,
             pa.field("sha256", pa.string()),
             pa.field("pixel_hash", pa.string()),
+            pa.field("perceptual_hash", pa.string()),
             pa.field("width", pa.int32()),
             pa.field("height", pa.int32()),
             pa.field("source", pa.string()),
@@ -88,6 +89,25 @@ CAPTIONS = Table(
     ),
     "caption_id",
     ("caption_id",),
+)
+
+DUPLICATES = Table(
+    "duplicates",
+    pa.schema(
+        [
+            pa.field("duplicate_id", pa.string(), nullable=False),
+            pa.field("item_id", pa.string(), nullable=False),
+            pa.field("kind", pa.string(), nullable=False),
+            pa.field("split", pa.string(), nullable=False),
+            pa.field("other_id", pa.string(), nullable=False),
+            pa.field("other_split", pa.string(), nullable=False),
+            pa.field("way", pa.string(), nullable=False),
+            pa.field("distance", pa.float32(), nullable=False),
+            *_STATUS,
+        ]
+    ),
+    "duplicate_id",
+    ("kind", "item_id", "way"),
 )
 
 EMBEDDINGS = Table(

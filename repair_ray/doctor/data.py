@@ -12,7 +12,7 @@ from repair_ray.config import Config, DataConfig
 from repair_ray.data.images import ImageProblem, load_rgb
 from repair_ray.data.records import DataError, InlineImage, Problem, Record
 from repair_ray.report.findings import Finding
-from repair_ray.stages.ingest import image_store, items_of, sources_of
+from repair_ray.stages.sources import image_store, items_of, sources_of
 
 ROWS = 16
 # Of one path that holds every split, or whose rows are bad: where the rest is, a run finds out.

@@ -13,7 +13,7 @@ from repair_ray.data.files import is_remote
 from repair_ray.data.records import ImageRef, Record
 from repair_ray.doctor.data import FirstRows, rows_needed
 from repair_ray.doctor.needs import edits, strategies
-from repair_ray.stages.ingest import SPLITS, image_store
+from repair_ray.stages.sources import SPLITS, image_store
 
 STEPS = 2
 # Failures of each direction that go on to the models.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,15 +37,16 @@ def build_model(spec: RetrieverSpec, device: str = "cpu", seed: int = 0) -> nn.M
     torch.manual_seed(seed)
     file = Path(spec.weights) if spec.weights and spec.weights != name and is_file(spec.weights) else None
     try:
-        model = open_clip.create_model(
-            name,
-            pretrained=None if file or spec.weights == name else spec.weights,
-            load_weights=spec.weights is not None and file is None,
-            precision=spec.precision,
-            device=device,
-            output_dict=True,
-            force_preprocess_cfg=_preprocessing_of(file) if file else None,
-        )
+        with _quiet_without_tag(file is not None or spec.weights is None):
+            model = open_clip.create_model(
+                name,
+                pretrained=None if file or spec.weights == name else spec.weights,
+                load_weights=spec.weights is not None and file is None,
+                precision=spec.precision,
+                device=device,
+                output_dict=True,
+                force_preprocess_cfg=_preprocessing_of(file) if file else None,
+            )
         if file:
             _load(model, file)
     except RetrieverError:
@@ -50,6 +54,17 @@ def build_model(spec: RetrieverSpec, device: str = "cpu", seed: int = 0) -> nn.M
     except Exception as error:
         raise RetrieverError(f"cannot build retriever {spec.model!r} with weights {spec.weights!r}: {error}") from error
     return cast(nn.Module, model)
+
+
+@contextlib.contextmanager
+def _quiet_without_tag(quiet: bool) -> Iterator[None]:
+    """Without open_clip's warning that there is no pretrained weight, which is so until the file is loaded."""
+    before = logging.root.manager.disable
+    logging.disable(max(before, logging.WARNING) if quiet else before)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def resolve_model(model: str) -> str:

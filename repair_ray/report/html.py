@@ -1,4 +1,4 @@
-"""The HTML report: one file that needs nothing else, written whole or not at all."""
+"""HTML pages, the report above all: one file that needs nothing else, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -27,9 +27,15 @@ def write_report(run: Run, summary: dict[str, Any], data: DataConfig) -> Path:
     Raises:
         RunError: the file cannot be written.
     """
-    page = render(collect(run, summary, data)).encode("utf-8", "replace")
     target = run.folder / REPORT
-    temporary = target.with_name(f".{REPORT}.{os.getpid()}.tmp")
+    write_page(target, render(collect(run, summary, data)))
+    return target
+
+
+def write_page(target: Path, text: str) -> None:
+    """Write a page whole or not at all. Raises `RunError` where the file cannot be written."""
+    page = text.encode("utf-8", "replace")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
             file.write(page)
@@ -41,11 +47,10 @@ def write_report(run: Run, summary: dict[str, Any], data: DataConfig) -> Path:
         raise RunError(
             f"cannot write {target}: {error.strerror or error}; free space or make the folder writable"
         ) from None
-    return target
 
 
-def render(values: dict[str, Any]) -> str:
-    """The page. Every value is escaped: captions, reasons and file names come from outside."""
+def render(values: dict[str, Any], template: str = "report.html.j2") -> str:
+    """A page. Every value is escaped: captions, reasons and file names come from outside."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -60,4 +65,4 @@ def render(values: dict[str, Any]) -> str:
         count=results.count,
         duration=results.duration,
     )
-    return environment.get_template("report.html.j2").render(values)
+    return environment.get_template(template).render(values)

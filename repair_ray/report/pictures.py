@@ -49,6 +49,10 @@ class Pictures:
                 self._made[reference] = {"src": None, "problem": problem.reason.replace("_", " ")}
         return {**self._made[reference], "alt": alt}
 
+    def open(self, path: str) -> Image.Image:
+        """A picture that lies outside the run. Raises ImageProblem."""
+        return self._store.rgb(path)
+
 
 def data_uri(picture: Image.Image) -> str:
     """A thumbnail as `data:`; small pictures stay lossless, photographs become JPEG."""

@@ -14,9 +14,9 @@ from repair_ray.engines.language import Draft, Verdict
 from repair_ray.engines.registry import image_editor
 from repair_ray.engines.tasks import AnswerError
 from repair_ray.stages.cases import language_case, mismatches_of
-from repair_ray.stages.ingest import SHARDS, image_store
 from repair_ray.stages.questions import RowLanguage
 from repair_ray.stages.rows import Row, RowStage
+from repair_ray.stages.sources import SHARDS, image_store
 
 DRAFTS = pa.schema([*tables.CASES, *(f for f in tables.EDITS.schema if f.name not in tables.CASES.names)])
 

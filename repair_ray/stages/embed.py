@@ -15,8 +15,9 @@ from repair_ray.data.images import ImageProblem
 from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.run import Recipe, Run
 from repair_ray.stages.graph import Progress, Step, check_errors, quiet, run_graph
-from repair_ray.stages.ingest import CAPTIONS, IMAGES, image_store
+from repair_ray.stages.ingest import CAPTIONS, IMAGES
 from repair_ray.stages.rows import Row, RowStage
+from repair_ray.stages.sources import image_store
 
 
 class EmbedItems(RowStage):

@@ -17,8 +17,8 @@ from repair_ray.engines.recorded import RecordedLanguage
 from repair_ray.engines.registry import language_backend
 from repair_ray.engines.tasks import AnswerError, Limits, Prompt, task
 from repair_ray.stages.cases import language_case
-from repair_ray.stages.ingest import image_store
 from repair_ray.stages.rows import Row
+from repair_ray.stages.sources import image_store
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from PIL import Image
 from repair_ray.config import Config, parse_config
 from repair_ray.doctor.data import check_data
 from repair_ray.doctor.trial_config import trial_config
-from repair_ray.stages.ingest import items_of, sources_of
+from repair_ray.stages.sources import items_of, sources_of
 
 SAMPLE = Path(__file__).parents[1] / "fixtures/emoji/sample.parquet"
 

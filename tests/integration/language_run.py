@@ -13,8 +13,9 @@ from repair_ray.run import Run
 from repair_ray.stages.audit import audit
 from repair_ray.stages.embed import embed
 from repair_ray.stages.graph import start_ray
-from repair_ray.stages.ingest import ingest, sources_of
+from repair_ray.stages.ingest import ingest
 from repair_ray.stages.mine import mine
+from repair_ray.stages.sources import sources_of
 from repair_ray.world.generate import make_world
 
 SPEC = RetrieverSpec("tiny-64")

@@ -16,8 +16,9 @@ from repair_ray.run import Run, RunError
 from repair_ray.stages.audit import audit
 from repair_ray.stages.edit import edit
 from repair_ray.stages.embed import embed
-from repair_ray.stages.ingest import ingest, sources_of
+from repair_ray.stages.ingest import ingest
 from repair_ray.stages.mine import mine
+from repair_ray.stages.sources import sources_of
 from repair_ray.world.generate import make_world
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("local_ray")]

@@ -19,8 +19,8 @@ from repair_ray.run import Run
 from repair_ray.stages.audit import audit
 from repair_ray.stages.edit import edit
 from repair_ray.stages.embed import embed
-from repair_ray.stages.ingest import image_store
 from repair_ray.stages.mine import mine
+from repair_ray.stages.sources import image_store
 from repair_ray.synthesis.training_set import training_set
 from repair_ray.training.batches import BatchPlan
 from repair_ray.training.loader import BatchLoader

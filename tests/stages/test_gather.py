@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from repair_ray import tables
-from repair_ray.config import parse_config
+from repair_ray.config import Config, parse_config
 from repair_ray.run import Run
-from repair_ray.stages.ingest import _gather, source_digest, sources_of
+from repair_ray.stages.sources import gather, source_digest, sources_of
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -25,11 +25,17 @@ def row(name: str, split: str | None = "train", data: bytes = b"x") -> dict[str,
     return {"image": {"bytes": data, "path": name}, "caption": f"caption of {name}", "split": split}
 
 
+def images_of(config: Config, folder: Path) -> list[dict[str, Any]]:
+    files = folder / "images.parquet", folder / "captions.parquet"
+    gather(Run(folder / "run"), config, sources_of(config.data, folder), *files)
+    return pq.read_table(files[0]).to_pylist()
+
+
 def test_rows_of_other_splits_are_rows_with_a_reason(tmp_path: Path) -> None:
     rows = [row("a"), row("b", "test"), row("c", "extra"), row("d", None)]
     data = {"path": str(write(tmp_path / "all.parquet", rows))}
     config = parse_config({"data": data})
-    found = _gather(Run(tmp_path / "run"), config, sources_of(config.data, tmp_path)).images
+    found = images_of(config, tmp_path)
     assert [(r["split"], r["status"], r.get("reason")) for r in found] == [
         ("train", tables.OK, None),
         ("test", tables.OK, None),
@@ -43,7 +49,7 @@ def test_a_bad_row_of_a_file_that_is_named_for_two_splits_comes_once_for_each(tm
     rows = [row("a"), row("b", "test"), row("c", "train", data=b"") | {"caption": None}]
     path = str(write(tmp_path / "all.parquet", rows))
     config = parse_config({"data": {"train": path, "test": path}})
-    found = _gather(Run(tmp_path / "run"), config, sources_of(config.data, tmp_path)).images
+    found = images_of(config, tmp_path)
     assert [r["status"] for r in found].count(tables.ERROR) == 2
     assert len({r["image_id"] for r in found}) == len(found) == 4
 

@@ -1,0 +1,84 @@
+"""Which pictures are the same, or nearly: by equal keys, and by perceptual hashes that differ in few bits."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import faiss
+import imagehash
+import numpy as np
+from PIL import Image
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+BITS = 64
+MAX_BITS = 7
+# Below this deviation of its grey values a picture has no structure that a hash could tell.
+_FLAT = 2.0
+# Four parts of 16 bits: hashes that differ in at most 7 bits differ in at most one bit of some part.
+_PARTS = 4
+_SMALL = 20_000
+
+
+def perceptual_hash(image: Image.Image) -> str | None:
+    """The 64-bit pHash of an RGB picture as 16 hex digits; None for a picture without structure.
+
+    Equal or near for the same picture in other sizes and encodings. It sees grey values only, so that drawings which
+    differ in a colour alone are near too.
+    """
+    grey = image.convert("L")
+    if float(np.asarray(grey, np.float32).std()) < _FLAT:
+        return None
+    return str(imagehash.phash(grey))
+
+
+def near_pairs(hashes: Sequence[str], bits: int) -> np.ndarray:
+    """Pairs of different hashes that differ in at most `bits` bits: int64 `[P, 3]`, first and second place, distance.
+
+    Args:
+        hashes: `[N]` different strings of 16 hex digits.
+        bits: 0 to 7, within which the search is exact.
+
+    Raises:
+        ValueError: `bits` is out of range.
+    """
+    if not 0 <= bits <= MAX_BITS:
+        raise ValueError(f"bits={bits}: near duplicates are found within 0 to {MAX_BITS} bits")
+    if len(hashes) < 2 or bits == 0:
+        return np.zeros((0, 3), np.int64)
+    codes = np.frombuffer(bytes.fromhex("".join(hashes)), np.uint8).reshape(len(hashes), BITS // 8)
+    index: Any
+    if len(hashes) <= _SMALL:
+        index = faiss.IndexBinaryFlat(BITS)
+    else:
+        index = faiss.IndexBinaryMultiHash(BITS, _PARTS, BITS // _PARTS)
+        index.nflip = bits // _PARTS
+    index.add(codes)
+    found = []
+    for start in range(0, len(codes), _SMALL):
+        # faiss takes distances below the radius.
+        limits, distances, places = index.range_search(codes[start : start + _SMALL], bits + 1)
+        counts = np.asarray(limits[1:], np.int64) - np.asarray(limits[:-1], np.int64)
+        first = np.repeat(np.arange(len(counts)), counts) + start
+        upper = places > first
+        found.append(np.stack([first[upper], places[upper], distances[upper].astype(np.int64)], axis=1))
+    pairs = np.concatenate(found)
+    return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+
+
+def components(size: int, links: Iterable[tuple[int, int]]) -> np.ndarray:
+    """Labels int `[size]`: equal for the items that links join, directly or through others."""
+    joined = np.array(list(links), np.int64).reshape(-1, 2)
+    graph = coo_array((np.ones(len(joined), np.int8), (joined[:, 0], joined[:, 1])), shape=(size, size))
+    return connected_components(graph, directed=False)[1]
+
+
+def same_key_links(keys: Sequence[Hashable | None]) -> list[tuple[int, int]]:
+    """Links from each item to the first with the same key; None is no key."""
+    first: dict[Hashable, int] = {}
+    return [
+        (first[key], place)
+        for place, key in enumerate(keys)
+        if key is not None and first.setdefault(key, place) != place
+    ]
