@@ -52,7 +52,9 @@ class DataConfig(Section):
     validation: str | None = None
     test: str | None = None
     world: WorldConfig | None = Field(None, description="generate the demo's scenes instead of reading files")
-    format: Literal["parquet", "karpathy"] | None = Field(None, description="detected from the content when unset")
+    format: Literal["parquet", "karpathy", "coco", "token", "json", "csv"] | None = Field(
+        None, description="detected from the content when unset"
+    )
     image_root: str | None = Field(None, description="folder that relative image paths start from")
     image_column: str | None = None
     caption_column: str | None = None

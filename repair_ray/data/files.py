@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import glob
+import io
 import os
 import posixpath
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 
 from pyarrow import fs
@@ -19,6 +22,11 @@ _MAGIC = re.compile(r"[*?\[]")
 
 def is_remote(path: str) -> bool:
     return _SCHEME.match(path) is not None
+
+
+def is_pattern(path: str) -> bool:
+    """Whether a path is a glob or has {braces}, and so names files rather than a folder."""
+    return (bool(_MAGIC.search(path)) or _BRACES.search(path) is not None) and _existing(path) is None
 
 
 def filesystem(path: str) -> tuple[fs.FileSystem, str]:
@@ -60,7 +68,7 @@ def expand(path: str) -> list[str]:
     return sorted(found)
 
 
-def read_head(path: str, size: int = 4096) -> bytes:
+def read_head(path: str, size: int = 65536) -> bytes:
     """The first bytes of a file, for telling what it is."""
     where, inner = filesystem(path)
     try:
@@ -70,20 +78,61 @@ def read_head(path: str, size: int = 4096) -> bytes:
         raise DataError(f"cannot read {path}: {error}") from None
 
 
+def read_tail(path: str, size: int = 65536) -> bytes:
+    """The last bytes of a file, for layouts that tell at their end what they are."""
+    where, inner = filesystem(path)
+    try:
+        with where.open_input_file(inner) as file:
+            length = file.size()
+            return bytes(file.read_at(min(size, length), max(0, length - size)))
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error}") from None
+
+
+@contextmanager
+def open_text(path: str) -> Iterator[io.TextIOWrapper]:
+    """A file as UTF-8 text, without its byte order mark, line ends as they are.
+
+    Raises DataError when it cannot be read, and when the bytes read inside the block are not UTF-8.
+    """
+    where, inner = filesystem(path)
+    try:
+        with where.open_input_stream(inner, buffer_size=2**20) as stream:
+            yield io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    except UnicodeDecodeError as error:
+        bad = error.object[error.start : error.end]
+        raise DataError(f"{path} is not UTF-8 text ({bad!r}: {error.reason}); convert it") from None
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error}") from None
+
+
 class FolderListing:
-    """Which files exist, with one listing a folder instead of one look-up a file."""
+    """Which files and folders exist, with one listing a folder instead of one look-up a file."""
 
     def __init__(self) -> None:
-        self._names: dict[str, set[str]] = {}
+        self._names: dict[str, tuple[set[str], set[str]]] = {}
 
     def has(self, path: str) -> bool:
         folder, _, name = path.rpartition("/")
+        return name in self._list(folder or "/")[0]
+
+    def files(self, folder: str) -> list[str]:
+        """Paths of the files directly in a folder, sorted; [] where there is no such folder."""
+        return [f"{folder.rstrip('/')}/{name}" for name in sorted(self._list(folder)[0])]
+
+    def folders(self, folder: str) -> list[str]:
+        """Paths of the folders directly in a folder, sorted, without hidden ones."""
+        names = sorted(name for name in self._list(folder)[1] if not name.startswith((".", "_")))
+        return [f"{folder.rstrip('/')}/{name}" for name in names]
+
+    def _list(self, folder: str) -> tuple[set[str], set[str]]:
         if folder not in self._names:
-            where, inner = filesystem(folder or "/")
-            selector = fs.FileSelector(inner, allow_not_found=True)
-            infos = where.get_file_info(selector)
-            self._names[folder] = {info.base_name for info in infos if info.type == fs.FileType.File}
-        return name in self._names[folder]
+            where, inner = filesystem(folder)
+            infos = where.get_file_info(fs.FileSelector(inner, allow_not_found=True))
+            files = {info.base_name for info in infos if info.type == fs.FileType.File}
+            folders = {info.base_name for info in infos if info.type == fs.FileType.Directory}
+            self._names[folder] = files, folders
+        return self._names[folder]
 
 
 def under_root(root: str, name: str) -> str:

@@ -92,7 +92,18 @@ def test_bad_entries_are_problems_with_a_place(tmp_path: Path) -> None:
 def test_absolute_names_below_the_root(tmp_path: Path) -> None:
     file = write(tmp_path, [entry(str(tmp_path / "a.jpg"))], ("a.jpg",))
     records, _ = sort_out(read(file))
-    assert records[0].image == ImageRef(str(tmp_path / "a.jpg"))
+    assert (records[0].image_id, records[0].image) == ("a.jpg", ImageRef(str(tmp_path / "a.jpg")))
+
+
+def test_an_object_of_entries_behind_other_keys(tmp_path: Path) -> None:
+    entries = {f"{i}.jpg": entry(f"{i}.jpg", cocoid=i) for i in range(3)}
+    file = tmp_path / "data.json"
+    file.write_text(json.dumps({"dataset": "x" * 5000, "images": entries, "more": {"sentences": 1}}))
+    for i in range(3):
+        (tmp_path / f"{i}.jpg").write_bytes(b"photo")
+    records, problems = sort_out(read(str(file)))
+    assert [r.image_id for r in records] == ["0.jpg", "1.jpg", "2.jpg"]
+    assert problems == []
 
 
 def test_all_photos_missing_says_where_to_look(tmp_path: Path) -> None:
@@ -105,11 +116,11 @@ def test_all_photos_missing_says_where_to_look(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b'{"images": [{"sentences": [', "not readable JSON"),
-        (b'{"images": {"sentences": 1}}', 'no list "images"'),
-        (b'{"images": [], "sentids": 1}', "holds no rows"),
+        (b'{"images": {"sentences": 1}}', "JSON file of another layout .its keys: images"),
+        (b'{"images": [{"sentences": 1}]}', r"\(karpathy: data.json\): 1 bad_record"),
         (b'{"images": [{"id": 1}], "annotations": []}', "JSON file of another layout"),
         (b"", "an empty file"),
-        (b"image,caption\na.jpg,x\n", "text file .*image,caption"),
+        (b"A poem.\nIt has lines.\n", "text file .*A poem"),
     ],
 )
 def test_files_that_are_something_else(tmp_path: Path, content: bytes, message: str) -> None:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 
-from repair_ray.data.files import expand, read_head
-from repair_ray.data.readers import karpathy, parquet
-from repair_ray.data.readers.base import Reader, ReadOptions
+from repair_ray.data.files import expand, is_pattern, read_head
+from repair_ray.data.readers import coco, csv_rows, json_rows, karpathy, parquet, token_file
+from repair_ray.data.readers.base import Reader, ReadOptions, split_by_name
+from repair_ray.data.readers.json_stream import shape
 from repair_ray.data.records import DataError, Item, Problem, Record, canonical_split
 
-READERS: dict[str, Reader] = {reader.name: reader for reader in (parquet.READER, karpathy.READER)}
-
-_NAMED_SPLIT = re.compile(r"(?:^|[/_-])(train|training|val|valid|validation|dev|test)(?:[-_./]|$)", re.IGNORECASE)
+# The first that takes the content reads it: a layout that many files resemble comes after those it could hide.
+READERS: dict[str, Reader] = {
+    reader.name: reader
+    for reader in (
+        parquet.READER,
+        karpathy.READER,
+        coco.READER,
+        token_file.READER,
+        json_rows.READER,
+        csv_rows.READER,
+    )
+}
 
 
 def read(
@@ -65,7 +74,7 @@ def read(
             records += 1
             yield item
     if records == 0:
-        raise DataError(_nothing(path, reader.name, wanted, splits, reasons, example))
+        raise DataError(_nothing(path, _which(reader, files), wanted, splits, reasons, example))
 
 
 def find_reader(path: str, format: str | None = None) -> tuple[Reader, list[str]]:
@@ -73,12 +82,11 @@ def find_reader(path: str, format: str | None = None) -> tuple[Reader, list[str]
     if format is not None:
         if format not in READERS:
             raise DataError(f"unknown data.format {format!r}; known: {', '.join(READERS)}")
-        everything = expand(path)
-        # A file that is named alone may have any name.
-        files = READERS[format].choose(everything) or (everything if len(everything) == 1 else [])
+        files = _choose(READERS[format], path, expand(path))
         if not files:
             raise DataError(
-                f"no *{' or *'.join(READERS[format].suffixes)} file in {path}; correct the path or unset data.format"
+                f"no file of layout {format} (*{', *'.join(READERS[format].suffixes)}) in {path}; "
+                "correct the path or unset data.format"
             )
         if not READERS[format].detect(read_head(files[0])):
             raise DataError(
@@ -87,33 +95,49 @@ def find_reader(path: str, format: str | None = None) -> tuple[Reader, list[str]
         return READERS[format], files
     everything = expand(path)
     for reader in READERS.values():
-        chosen = reader.choose(everything) or (everything if len(everything) == 1 else [])
+        chosen = _choose(reader, path, everything)
         if chosen and reader.detect(read_head(chosen[0])):
             return reader, chosen
     if not everything:
         raise DataError(f"{path} is an empty folder")
-    typical = Counter(name.rpartition(".")[2] for name in everything).most_common(1)[0][0]
-    sample = next(name for name in everything if name.rpartition(".")[2] == typical)
     raise DataError(
-        f"{sample} is {_describe(read_head(sample))}, which no reader takes; "
-        f"formats: {', '.join(READERS)} (data.format)"
+        f"{'; '.join(f'{name} is {_describe(read_head(name))}' for name in _samples(everything))}, "
+        f"which no reader takes; formats: {', '.join(READERS)} (data.format)"
     )
 
 
+def _choose(reader: Reader, path: str, everything: list[str]) -> list[str]:
+    """The files to read. One that is named alone may have any name; a pattern for files of one kind means them all."""
+    if is_pattern(path) and all(name.lower().endswith(reader.suffixes) for name in everything):
+        return everything
+    return reader.choose(everything) or (everything if len(everything) == 1 else [])
+
+
+def _samples(everything: list[str]) -> list[str]:
+    """Up to three files that tell best what lies there: those that a reader might take, else one of the most common."""
+    suffixes = tuple(suffix for reader in READERS.values() for suffix in reader.suffixes)
+    likely = [name for name in everything if name.lower().endswith(suffixes)]
+    if likely:
+        return sorted(likely, key=lambda name: (name.count("/"), name))[:3]
+    typical = Counter(name.rpartition(".")[2] for name in everything).most_common(1)[0][0]
+    return [name for name in everything if name.rpartition(".")[2] == typical][:1]
+
+
 def _split_by_name(record: Record, path: str, file_count: int, wanted: str | None) -> str | None:
-    """The split that the names of file and folder (below `path`) tell; one file read for a split is of that split."""
-    folder = path.rstrip("/") + "/"
-    below = record.source.startswith(folder)
-    name = record.source[len(folder) :] if below else record.source.rpartition("/")[2]
-    found = _NAMED_SPLIT.findall(name)
-    if found and (file_count > 1 or wanted is None):
-        return canonical_split(found[-1])
-    return wanted
+    """The split that names tell; one file read for a split is of that split."""
+    found = split_by_name(record.source, path)
+    return found if found and (file_count > 1 or wanted is None) else wanted
+
+
+def _which(reader: Reader, files: list[str]) -> str:
+    """The layout and the files read, for messages about a folder that holds several."""
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    return f"{reader.name}: {files[0].rpartition('/')[2]}{more}"
 
 
 def _nothing(
     path: str,
-    format: str,
+    read_as: str,
     wanted: str | None,
     splits: Counter[str],
     reasons: Counter[str],
@@ -122,14 +146,14 @@ def _nothing(
     if splits:
         counts = ", ".join(f"{name} ({count})" for name, count in splits.most_common())
         return (
-            f"no row of split {wanted!r} in {path} ({format}); splits found: {counts}. "
+            f"no row of split {wanted!r} in {path} ({read_as}); splits found: {counts}. "
             "Correct the path or the split; data.split_column='' ignores the column"
         )
     if example is None:
-        return f"{path} ({format}) holds no rows"
+        return f"{path} ({read_as}) holds no rows"
     counts = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
     hint = "; set data.image_root to the folder of the images" if "missing_image" in reasons else ""
-    return f"no usable row in {path} ({format}): {counts}; the first: {example.source}: {example.detail}{hint}"
+    return f"no usable row in {path} ({read_as}): {counts}; the first: {example.source}: {example.detail}{hint}"
 
 
 def _describe(head: bytes) -> str:
@@ -144,7 +168,13 @@ def _describe(head: bytes) -> str:
     if head.startswith(b"\x1f\x8b") or head.startswith(b"PK\x03\x04"):
         return "a compressed archive"
     if text[:1] in (b"{", b"["):
-        return "a JSON file of another layout" if b'"sentences"' not in text else "a Karpathy JSON file"
+        for name in ("karpathy", "coco"):
+            if READERS[name].detect(head):
+                return f"a {name} JSON file"
+        return f"a JSON file of another layout (its keys: {', '.join(shape(head).top()[:12])})"
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "a UTF-16 text file; save it as UTF-8"
     if b"\0" not in head:
-        return f"a text file (its first line: {text.splitlines()[0][:80].decode('utf-8', 'replace')!r})"
+        first = text.splitlines()[0][:80].decode("utf-8", "replace")
+        return f"a text file (its first line: {first!r}; {csv_rows.columns_found(head)})"
     return f"a binary file that starts with {head[:8]!r}"

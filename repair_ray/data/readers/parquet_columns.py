@@ -1,4 +1,4 @@
-"""Which column of a Parquet schema holds what."""
+"""Which column of a table holds what: of a Parquet schema, a CSV header, the keys of JSON objects."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from repair_ray.data.readers.base import ReadOptions
 from repair_ray.data.records import DataError
 
 _DATA_NAMES = ("image", "images", "img", "jpg", "png")
-_PATH_NAMES = ("image_path", "image_file", "filepath", "file_path", "path", "filename", "file_name")
+_PATH_NAMES = ("image_path", "image_file", "filepath", "file_path", "path", "filename", "file_name", "image_name")
 IMAGE_NAMES = _DATA_NAMES + _PATH_NAMES
-CAPTION_NAMES = ("captions", "caption", "text", "txt", "sentences", "sentence", "title")
+CAPTION_NAMES = ("captions", "caption", "text", "txt", "sentences", "sentence", "title", "comment")
 ID_NAMES = ("image_id", "img_id", "imgid", "id")
 _NUMBERED = re.compile(r"^captions?_?(\d+)$")
 
