@@ -228,8 +228,8 @@ def markdown(result: dict[str, Any]) -> str:
 def _sentence(row: dict[str, Any]) -> str:
     return (
         f"One table with {row['MiB']:,} MiB of image bytes in {row['read']:,} rows: written in "
-        f"{row['write seconds']} s, read, put into shards and read back in {row['read seconds']} s; the process grew by "
-        f"{row['grown by MiB']:,} MiB."
+        f"{row['write seconds']} s, read, put into shards and read back in {row['read seconds']} s; "
+        f"the process grew by {row['grown by MiB']:,} MiB."
     )
 
 
