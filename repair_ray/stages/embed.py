@@ -109,9 +109,12 @@ def _each_kind(table: pa.Table, faults: FaultConfig, product: str) -> pa.Table:
 
 
 def _items(run: Run, splits: tuple[str, ...]) -> pa.Table:
-    images, captions = run.read(IMAGES), run.read(CAPTIONS)
-    rows: list[dict[str, Any]] = []
-    for table, kind, identity in ((images, tables.IMAGE, "image_id"), (captions, tables.CAPTION, "caption_id")):
+    parts = []
+    for product, kind, identity in ((IMAGES, tables.IMAGE, "image_id"), (CAPTIONS, tables.CAPTION, "caption_id")):
+        table = run.read(product)
         usable = table.filter(pc.and_(pc.equal(table["status"], tables.OK), pc.is_in(table["split"], pa.array(splits))))
-        rows += [{**row, "item_id": row[identity], "kind": kind} for row in usable.to_pylist()]
-    return tables.to_table(rows, tables.ITEMS)
+        known = {**dict(zip(usable.column_names, usable.columns, strict=True)), "item_id": usable[identity]}
+        known["kind"] = pa.repeat(pa.scalar(kind), len(usable))
+        columns = [known.get(field.name, pa.nulls(len(usable), field.type)) for field in tables.ITEMS]
+        parts.append(pa.table(columns, schema=tables.ITEMS))
+    return pa.concat_tables(parts)
