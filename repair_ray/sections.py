@@ -19,6 +19,19 @@ Control = Literal[
     "placement_both",
 ]
 Placement = Literal["local", "dispersed", "both"]
+Format = Literal[
+    "img2dataset",
+    "clip_retrieval",
+    "webdataset",
+    "parquet",
+    "arrow",
+    "karpathy",
+    "coco",
+    "image_folder",
+    "token",
+    "json",
+    "csv",
+]
 CONTROLS: tuple[str, ...] = get_args(Control)
 # Pillow takes a picture of more pixels for a decompression bomb.
 MAX_PIXELS = 178_956_970
@@ -52,9 +65,7 @@ class DataConfig(Section):
     validation: str | None = None
     test: str | None = None
     world: WorldConfig | None = Field(None, description="generate the demo's scenes instead of reading files")
-    format: Literal["parquet", "karpathy", "coco", "token", "json", "csv"] | None = Field(
-        None, description="detected from the content when unset"
-    )
+    format: Format | None = Field(None, description="detected from the content when unset")
     image_root: str | None = Field(None, description="folder that relative image paths start from")
     image_column: str | None = None
     caption_column: str | None = None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
 
 from repair_ray.config import CONTROLS, Config, ConfigError, load_config, parse_config
+from repair_ray.data.readers import READERS
+from repair_ray.sections import Format
 
 DATA = {"data": {"path": "pairs.parquet"}}
 
@@ -199,3 +201,7 @@ def test_all_controls_are_those_that_differ_from_the_round(tree: dict[str, Any],
     config = parse_config({**DATA, **tree, "controls": "all"})
     assert set(config.controls) == set(CONTROLS) - left_out
     assert parse_config({**DATA, "controls": "none"}).controls == ()
+
+
+def test_every_format_has_its_reader() -> None:
+    assert set(get_args(Format)) == set(READERS)

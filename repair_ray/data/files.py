@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from itertools import takewhile
 
 from pyarrow import fs
 
@@ -17,7 +18,9 @@ from repair_ray.data.records import DataError
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")  # two letters at least: "C:/" is no scheme
 _BRACES = re.compile(r"\{([^{}]*)\}")
+_NO_UTF8 = "{} holds a file whose name is not UTF-8: rename it (convmv does it for a whole folder)"
 _MAGIC = re.compile(r"[*?\[]")
+_HIDDEN = re.compile(r"(?:^|/)(?:\.|_(?![^/]*\.(?:jpe?g|png|webp|gif|bmp|tiff?|avif)$))", re.IGNORECASE)
 
 
 def is_remote(path: str) -> bool:
@@ -51,7 +54,8 @@ def filesystem(path: str) -> tuple[fs.FileSystem, str]:
 def expand(path: str) -> list[str]:
     """The files that `path` names, sorted: a file, a folder (all below it), a glob, or {a,b} / {000..012} braces.
 
-    Hidden files and those that start with "_" are left out of folders, so a folder may give []. Raises DataError when
+    Hidden files and those that start with "_" (but for pictures: cameras name them so) are left out of folders, so a
+    folder may give []. Raises DataError when
     a name matches nothing.
     """
     exact = _existing(path)
@@ -106,6 +110,16 @@ def open_text(path: str) -> Iterator[io.TextIOWrapper]:
         raise DataError(f"cannot read {path}: {error}") from None
 
 
+def root_of(path: str, files: list[str]) -> str:
+    """What the files' names start with: the folder `path`, or else the deepest that they share; "" or with a slash."""
+    folder = path.rstrip("/") + "/"
+    if all(file.startswith(folder) for file in files):
+        return folder
+    levels = zip(*(file.split("/")[:-1] for file in files), strict=False)
+    shared = takewhile(lambda parts: len(set(parts)) == 1, levels)
+    return "".join(parts[0] + "/" for parts in shared)
+
+
 class FolderListing:
     """Which files and folders exist, with one listing a folder instead of one look-up a file."""
 
@@ -156,21 +170,31 @@ def under_root(root: str, name: str) -> str:
 def _existing(path: str) -> list[str] | None:
     """The file itself, the files below a folder, or None when neither is there."""
     where, inner = filesystem(path)
-    info = where.get_file_info(inner)
-    if info.type == fs.FileType.File:
-        return [path]
-    if info.type != fs.FileType.Directory:
-        return None
-    below = where.get_file_info(fs.FileSelector(inner, recursive=True))
+    try:
+        info = where.get_file_info(inner)
+        if info.type == fs.FileType.File:
+            return [path]
+        if info.type != fs.FileType.Directory:
+            return None
+        below = where.get_file_info(fs.FileSelector(inner, recursive=True))
+        found = [entry.path for entry in below if entry.type == fs.FileType.File]
+    except UnicodeError:
+        raise DataError(_NO_UTF8.format(path)) from None
+    except Exception as error:  # a client of an object store may raise anything
+        if not is_remote(path):
+            raise
+        raise DataError(f"cannot look into {path}: {type(error).__name__}: {error}") from None
     base = inner.rstrip("/")
-    names = [entry.path[len(base) + 1 :] for entry in below if entry.type == fs.FileType.File]
-    kept = [name for name in names if not any(part.startswith((".", "_")) for part in name.split("/"))]
-    return sorted(f"{path.rstrip('/')}/{name}" for name in kept)
+    names = [full[len(base) + 1 :] for full in found]
+    return sorted(f"{path.rstrip('/')}/{name}" for name in names if not _HIDDEN.search(name))
 
 
 def _glob(pattern: str) -> list[str]:
     if not is_remote(pattern):
-        return [name for name in glob.glob(pattern, recursive=True) if os.path.isfile(name)]
+        found = [name for name in glob.glob(pattern, recursive=True) if os.path.isfile(name)]
+        if any("\udc80" <= letter <= "\udcff" for name in found for letter in name):
+            raise DataError(_NO_UTF8.format(pattern))
+        return found
     fixed = pattern[: _first_magic(pattern)].rpartition("/")[0]
     depth = pattern.count("/")
     below = _existing(fixed) or []

@@ -221,7 +221,7 @@ def test_files_that_are_missing_empty_damaged_or_another_format(tmp_path: Path) 
     damaged = tmp_path / "damaged.parquet"
     damaged.write_bytes(SAMPLE.read_bytes()[:5000])
     assert "not a readable Parquet file" in error(str(damaged))
-    assert "unknown data.format 'xls'; known: parquet, karpathy" in error(str(SAMPLE), format="xls")
+    assert "unknown data.format 'psv'; known: img2dataset, " in error(str(SAMPLE), format="psv")
     assert "is a Parquet file, not karpathy" in error(str(SAMPLE), format="karpathy")
     (tmp_path / "x.tar").write_bytes(b"\0" * 257 + b"ustar\0" + b"\0" * 300)
     assert "is a tar" in error(str(tmp_path / "x.tar"))

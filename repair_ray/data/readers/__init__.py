@@ -6,18 +6,36 @@ from collections import Counter
 from collections.abc import Iterator
 
 from repair_ray.data.files import expand, is_pattern, read_head
-from repair_ray.data.readers import coco, csv_rows, json_rows, karpathy, parquet, token_file
+from repair_ray.data.readers import (
+    arrow,
+    clip_retrieval,
+    coco,
+    csv_rows,
+    image_folder,
+    img2dataset,
+    json_rows,
+    karpathy,
+    parquet,
+    token_file,
+    webdataset,
+)
 from repair_ray.data.readers.base import Reader, ReadOptions, split_by_name
 from repair_ray.data.readers.json_stream import shape
 from repair_ray.data.records import DataError, Item, Problem, Record, canonical_split
 
-# The first that takes the content reads it: a layout that many files resemble comes after those it could hide.
+# The first that takes the content reads it: layouts of several kinds of files before the kinds themselves, and what
+# many files resemble last.
 READERS: dict[str, Reader] = {
     reader.name: reader
     for reader in (
+        img2dataset.READER,
+        clip_retrieval.READER,
+        webdataset.READER,
         parquet.READER,
+        arrow.READER,
         karpathy.READER,
         coco.READER,
+        image_folder.READER,
         token_file.READER,
         json_rows.READER,
         csv_rows.READER,
@@ -68,7 +86,7 @@ def read(
             example = example or item
             yield item
             continue
-        item.split = item.split or _split_by_name(item, path, len(files), wanted)
+        item.split = item.split or _split_by_name(item, path, len(files), wanted, reader.one_file_a_row)
         splits[str(item.split)] += 1
         if wanted is None or item.split == wanted:
             records += 1
@@ -83,6 +101,8 @@ def find_reader(path: str, format: str | None = None) -> tuple[Reader, list[str]
         if format not in READERS:
             raise DataError(f"unknown data.format {format!r}; known: {', '.join(READERS)}")
         files = _choose(READERS[format], path, expand(path))
+        if not files and READERS[format].layout:
+            raise DataError(f"the files of {path} are not laid out as {format}; correct the path or unset data.format")
         if not files:
             raise DataError(
                 f"no file of layout {format} (*{', *'.join(READERS[format].suffixes)}) in {path}; "
@@ -108,6 +128,8 @@ def find_reader(path: str, format: str | None = None) -> tuple[Reader, list[str]
 
 def _choose(reader: Reader, path: str, everything: list[str]) -> list[str]:
     """The files to read. One that is named alone may have any name; a pattern for files of one kind means them all."""
+    if reader.layout:
+        return reader.choose(everything)
     if is_pattern(path) and all(name.lower().endswith(reader.suffixes) for name in everything):
         return everything
     return reader.choose(everything) or (everything if len(everything) == 1 else [])
@@ -123,9 +145,10 @@ def _samples(everything: list[str]) -> list[str]:
     return [name for name in everything if name.rpartition(".")[2] == typical][:1]
 
 
-def _split_by_name(record: Record, path: str, file_count: int, wanted: str | None) -> str | None:
+def _split_by_name(record: Record, path: str, file_count: int, wanted: str | None, one_file_a_row: bool) -> str | None:
     """The split that names tell; one file read for a split is of that split."""
-    found = split_by_name(record.source, path)
+    source = record.source.rpartition("/")[0] + "/" if one_file_a_row else record.source
+    found = split_by_name(source, path)
     return found if found and (file_count > 1 or wanted is None) else wanted
 
 

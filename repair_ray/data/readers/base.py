@@ -37,7 +37,8 @@ class Reader:
 
     `read(path, files, options)`: `path` as the user wrote it, `files` what it expands to. A record's split is
     what its row or file says (None if nothing); `read` in the registry filters and names the rest. A layout that only
-    the names of many files tell has a `choose` of its own.
+    the names of files tell is a `layout`: no file of another name is read for it. Where each file is a row
+    (`one_file_a_row`), its folders may name a split but not its own name.
     """
 
     name: str
@@ -45,6 +46,8 @@ class Reader:
     detect: Callable[[bytes], bool]
     read: Callable[[str, list[str], ReadOptions], Iterator[Item]]
     chooses: Callable[[list[str]], list[str]] | None = None
+    layout: bool = False
+    one_file_a_row: bool = False
 
     def choose(self, files: list[str]) -> list[str]:
         """Those of a data set's files that this reader would read, in order; none where they are not its kind."""
