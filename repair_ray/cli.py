@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from repair_ray.cli_data import app as data_app
 from repair_ray.cli_errors import errors, guarded
 from repair_ray.cli_evaluate import app as evaluate_app
 from repair_ray.config import Config, load_config
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(evaluate_app, name="evaluate")
+app.add_typer(data_app, name="data")
 
 Overrides = Annotated[list[str] | None, typer.Argument(help="settings as key=value, such as training.lr=1e-4")]
 Controls = Annotated[str | None, typer.Option(help="'all', 'none', or names separated by commas")]
