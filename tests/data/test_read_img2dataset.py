@@ -103,7 +103,7 @@ def test_pictures_in_folders(tmp_path: Path) -> None:
 
 def test_nothing_came(tmp_path: Path) -> None:
     shard(tmp_path, [(f"00000000{i}", "x", "failed_to_download", "timed out") for i in range(3)])
-    with pytest.raises(DataError, match=r"\(img2dataset\): 3 failed_to_download.*timed out"):
+    with pytest.raises(DataError, match=r"\(img2dataset: 00000.parquet and 2 more\): 3 failed_to_download.*timed out"):
         list(read(str(tmp_path)))
 
 
