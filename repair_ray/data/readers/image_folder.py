@@ -69,10 +69,10 @@ def _read_beside(path: str, files: list[str], root: str, told: set[str], options
     for file in filter(is_picture, files):
         name, source = file.removeprefix(root), f"{file}:0"
         uri = under_root(root or ".", name)
-        if uri in told:
-            continue
         beside = {kind: text for kind, text in _beside(file).items() if listing.has(text)}
         used.update(beside.values())
+        if uri in told:
+            continue
         try:
             texts = {kind.rpartition(".")[2]: _content(text) for kind, text in reversed(beside.items())}
         except ValueError as error:

@@ -46,7 +46,8 @@ def read_tables(path: str, files: list[str], options: ReadOptions, source: Table
 
     Rows that repeat an id (one caption a row) become one record, yielded at the last of them; until then its
     picture is held, so keep such rows together. Where they show different pictures or name different splits, the id
-    is one Problem. Without an id column the id is the image's path, or file:row for bytes. Problems: no_image,
+    is one Problem. Without an id column the id is the image's path, or for bytes the name that comes with
+    them, the first time that it comes, and else file:row. Problems: no_image,
     no_caption, missing_image, path_escapes_root, ambiguous_id.
     """
     chosen = [(file, choose_columns(source.schema(file), options, file)) for file in files]
@@ -65,14 +66,20 @@ class _Rows:
         self.path = path
         self.options = options
         self.listing = FolderListing()
+        self._named: set[str] = set()
 
     def image_id(self, row: dict[str, Any], columns: Columns, file: str, index: int) -> str:
         given = row[columns.id] if columns.id else row[columns.image]
         if isinstance(given, str | int) and given != "":
             return str(given)
+        name = given.get("path") if isinstance(given, dict) and given.get("bytes") else None
+        # Names of bytes say little: many files call each of their pictures "image.jpg".
+        if name and name not in self._named:
+            self._named.add(name)
+            return str(name)
         folder = self.path.rstrip("/") + "/"
-        name = file.removeprefix(folder) if file.startswith(folder) else file.rpartition("/")[2]
-        return f"{name}:{index}"
+        below = file.removeprefix(folder) if file.startswith(folder) else file.rpartition("/")[2]
+        return f"{below}:{index}"
 
     def item(self, image_id: str, row: dict[str, Any], columns: Columns, source: str) -> Item:
         captions = clean_captions([text for name in columns.captions for text in _as_list(row[name])])
