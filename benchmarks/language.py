@@ -9,6 +9,7 @@ stage's time ends when its table is committed.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -67,6 +68,8 @@ def main(
         # Whether the model judges well is not asked here.
         faults={"max_error_rate": 1.0},
     )
+    # Ray's workers step back for other processes, which plain vLLM does not: both have the same claim on the cores.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     start_ray()
     run = prepare(output / "run", made)
     asked = [_question(row, made) for row in make_cases(run, run.read("failures").to_pylist(), "train").to_pylist()]
@@ -91,8 +94,6 @@ def _plain(asked: list[dict[str, Any]], made: Config) -> dict[str, Any]:
 
 
 def _chat(asked: list[dict[str, Any]], tree: dict[str, Any]) -> dict[str, Any]:
-    import os
-
     os.environ.update(VARIABLES)
     from vllm import LLM, SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
