@@ -61,6 +61,7 @@ IMAGES = Table(
             pa.field("group_id", pa.string(), nullable=False),
             *_IMAGE_REF,
             pa.field("sha256", pa.string()),
+            pa.field("name", pa.string()),
             pa.field("pixel_hash", pa.string()),
             pa.field("perceptual_hash", pa.string()),
             pa.field("width", pa.int32()),

@@ -12,20 +12,21 @@ import pyarrow.compute as pc
 
 from repair_ray import tables
 from repair_ray.config import Config, DataConfig
-from repair_ray.data.duplicates import components, near_pairs, same_key_links
+from repair_ray.data.duplicates import BITS, components, near_pairs, same_key_links
 from repair_ray.engines.searcher import Searcher
 from repair_ray.run import Recipe, Run, RunError
 from repair_ray.stages.vectors import read_embeddings
 
 DUPLICATES = "data/duplicates"
-PIXELS, PERCEPTUAL, TEXT, EMBEDDING = "pixels", "perceptual", "text", "embedding"
+PIXELS, PERCEPTUAL, NAME, TEXT, EMBEDDING = "pixels", "perceptual", "name", "text", "embedding"
 Link = tuple[int, int, int]
 
 
 def settle_duplicates(images: pa.Table, data: DataConfig, trained: tuple[str, ...]) -> pa.Table:
     """Pictures of one split that are the same share a group, and so do their groups; overlap is settled as told.
 
-    The same are pictures with the same pixels, and, with `data.near_same`, near duplicates. `data.overlap` says what
+    The same are pictures with the same pixels, in two splits also near duplicates of one name, and, with
+    `data.near_same`, all near duplicates. `data.overlap` says what
     becomes of pictures of the splits `trained` that are in another split too.
 
     Raises:
@@ -35,7 +36,8 @@ def settle_duplicates(images: pa.Table, data: DataConfig, trained: tuple[str, ..
     links = _same_pixels(images) + (_near(images, data.near_bits) if data.near_same and data.near_bits else [])
     images = _grouped(images, splits, links)
     usable = pc.equal(images["status"], tables.OK).to_pylist()
-    same = components(len(images), [link[:2] for link in links])
+    copies = [link for link in _same_name(images) if link[2] <= (data.near_bits or 0)]
+    same = components(len(images), [link[:2] for link in links + copies])
     evaluated: dict[int, int] = {}
     for place, split in enumerate(splits):
         if usable[place] and split not in trained:
@@ -58,7 +60,8 @@ def settle_duplicates(images: pa.Table, data: DataConfig, trained: tuple[str, ..
 def find_duplicates(run: Run, config: Config, images: str, captions: str) -> None:
     """Make the `duplicates` table: for each item, another one that has the same pixels, nearly the same, or its text.
 
-    Captions count where the other belongs to another group or split. The facts count rows by kind, way and splits.
+    Pictures of one name count where they are in two splits, captions where the other belongs to another group or
+    split. The facts count rows by kind, way and splits.
     """
     near_bits = config.data.near_bits
     recipe = Recipe({"data": {"near_bits": near_bits}}, (images, captions))
@@ -69,6 +72,7 @@ def find_duplicates(run: Run, config: Config, images: str, captions: str) -> Non
     rows = list(_rows(pictures, "image_id", tables.IMAGE, PIXELS, _same_pixels(pictures)))
     if near_bits:
         rows += _rows(pictures, "image_id", tables.IMAGE, PERCEPTUAL, _near(pictures, near_bits))
+    rows += _rows(pictures, "image_id", tables.IMAGE, NAME, _same_name(pictures))
     texts = run.read(captions)
     rows += _rows(texts, "caption_id", tables.CAPTION, TEXT, _same_text(texts))
     _commit(run, DUPLICATES, recipe, rows, time.monotonic() - start)
@@ -119,6 +123,18 @@ def _near(images: pa.Table, bits: int) -> list[Link]:
     names = list(first)
     near = near_pairs(names, bits).tolist()
     return equal + [(first[names[a]], first[names[b]], distance) for a, b, distance in near]
+
+
+def _same_name(images: pa.Table) -> list[Link]:
+    """Links between pictures of one name in two splits, with the bits that differ (all without a hash)."""
+    names, splits = images["name"].to_pylist(), images["split"].to_pylist()
+    hashes, usable = images["perceptual_hash"].to_pylist(), pc.equal(images["status"], tables.OK).to_pylist()
+    links = same_key_links([name if fits else None for name, fits in zip(names, usable, strict=True)])
+    return [(a, b, _bits(hashes[a], hashes[b])) for a, b in links if splits[a] != splits[b]]
+
+
+def _bits(one: str | None, two: str | None) -> int:
+    return BITS if one is None or two is None else (int(one, 16) ^ int(two, 16)).bit_count()
 
 
 def _same_text(captions: pa.Table) -> list[Link]:

@@ -194,6 +194,7 @@ def _image_row(record: Record, split: str, data: DataConfig, shards: ShardWriter
         "split": split,
         "group_id": tables.row_id("group", split, record.group) if record.group else identity,
         **reference,
+        "name": record.image_id,
         "source": record.source,
         "status": tables.OK,
     }

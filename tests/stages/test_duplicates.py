@@ -73,6 +73,28 @@ def test_near_duplicates_are_the_same_only_when_told() -> None:
     assert [made[i]["status"] for i in "abcd"] == [tables.REJECTED, tables.REJECTED, tables.OK, tables.OK]
 
 
+def test_a_copy_of_the_same_name_in_another_split_is_the_same(tmp_path: Path) -> None:
+    rows = [
+        image("a", "train", "p", NEAR, name="1.jpg"),
+        image("b", "test", "q", NEARER, name="1.jpg"),
+        image("c", "train", "r", NEAR, name="2.jpg"),
+        image("d", "test", "s", FAR, name="2.jpg"),
+        image("e", "train", "t", None, name="3.jpg"),
+        image("f", "test", "u", None, name="3.jpg"),
+    ]
+    made = settled(rows, overlap="drop")
+    assert [made[i]["status"] for i in "abcdef"] == [tables.REJECTED, *[tables.OK] * 5]
+    assert {row["status"] for row in settled(rows, near_bits=None).values()} == {tables.OK}
+    run, config = _run(tmp_path, rows, [])
+    find_duplicates(run, config, "images", "captions")
+    named = [row for row in run.read("data/duplicates").to_pylist() if row["way"] == "name"]
+    assert [(row["item_id"], row["other_id"], row["distance"]) for row in named[::2]] == [
+        ("a", "b", 1.0),
+        ("c", "d", 64.0),
+        ("e", "f", 64.0),
+    ]
+
+
 def test_near_same_needs_bits() -> None:
     with pytest.raises(ConfigError, match=r"data\.near_bits"):
         parse_config({"data": {"path": "x", "near_same": True, "near_bits": None}})
