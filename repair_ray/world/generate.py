@@ -49,7 +49,7 @@ def make_world(folder: Path, train: int, validation: int, test: int, seed: int, 
     with tempfile.TemporaryDirectory(dir=folder, prefix=".world-") as scratch:
         for split, size in sizes.items():
             scenes = make_scenes(size, derived_seed("world", seed, split), distractors, seen)
-            _write_split(Path(scratch) / f"{split}.parquet", split, scenes, seed)
+            _write_split(Path(scratch) / f"{split}.parquet", scenes, seed)
         for split in SPLITS:
             os.replace(Path(scratch) / f"{split}.parquet", folder / f"{split}.parquet")
 
@@ -130,14 +130,14 @@ def _unseen(draw: Callable[[], Scene], seen: set[tuple[Any, ...]]) -> Scene | No
     return None
 
 
-def _write_split(path: Path, split: str, scenes: list[Scene], seed: int) -> None:
+def _write_split(path: Path, scenes: list[Scene], seed: int) -> None:
     with pq.ParquetWriter(path, SCHEMA) as writer:
         for start in range(0, len(scenes), _ROWS_A_GROUP):
-            rows = list(_rows(split, scenes[start : start + _ROWS_A_GROUP], start, seed))
+            rows = list(_rows(scenes[start : start + _ROWS_A_GROUP], seed))
             writer.write_table(pa.Table.from_pylist(rows, SCHEMA))
 
 
-def _rows(split: str, scenes: list[Scene], start: int, seed: int) -> Iterator[dict[str, Any]]:
-    for index, scene in enumerate(scenes, start):
-        image = {"bytes": png_bytes(scene), "path": f"{split}/{index:06d}.png"}
-        yield {"image": image, "captions": captions(scene, seed)}
+def _rows(scenes: list[Scene], seed: int) -> Iterator[dict[str, Any]]:
+    # A drawn scene has no name; its place in the file is its id.
+    for scene in scenes:
+        yield {"image": {"bytes": png_bytes(scene), "path": None}, "captions": captions(scene, seed)}
