@@ -276,6 +276,11 @@ def row_id(*parts: object) -> str:
     return hashlib.sha256("\x1f".join(map(str, parts)).encode()).hexdigest()[:16]
 
 
+def edit_seed(seed: int, failure_id: str, number: int) -> int:
+    """The seed of a failure's edited picture, 31 bits, from the run's seed; `number` is the candidate's."""
+    return int(row_id(seed, failure_id, number), 16) % 2**31
+
+
 def to_table(rows: list[dict[str, object]], schema: pa.Schema) -> pa.Table:
     """Rows as a table of exactly this schema: absent keys become nulls, other keys are left out."""
     return pa.table(

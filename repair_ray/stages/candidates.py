@@ -71,9 +71,8 @@ class MakeCandidates(RowStage):
 
     def _edit(self, row: Row, source: bytes, instruction: str, number: int, shards: ShardWriter) -> dict[str, Any]:
         assert self._editor is not None
-        seed = int(tables.row_id(self._seed, row["failure_id"], number), 16) % 2**31
         try:
-            edited = self._editor.edit(source, instruction, seed)
+            edited = self._editor.edit(source, instruction, tables.edit_seed(self._seed, row["failure_id"], number))
         except EditError as error:
             return {"status": tables.REJECTED, "reason": f"editor: {error}"}
         if edited == source:
