@@ -14,7 +14,7 @@ demo: $(STAMP)
 
 test: $(STAMP) $(MODELS_STAMP)
 	$(BIN)/python -m pytest $(ARGS)
-	$(MODELS_VENV)/bin/python -m pytest -m "(diffusers or vllm) and not whole_runs"
+	$(MODELS_VENV)/bin/python -m pytest -m "(diffusers or vllm or transformers) and not whole_runs"
 
 integration: $(STAMP)
 	$(BIN)/python -m pytest -m integration $(ARGS)

@@ -15,6 +15,8 @@ from repair_ray import __version__
 
 # IPTC NewsCodes: a picture with parts that a trained model made.
 SOURCE_TYPE = "http://cv.iptc.org/newscodes/digitalsourcetype/compositeWithTrainedAlgorithmicMedia"
+# Made by rules, without a trained model.
+RULES_TYPE = "http://cv.iptc.org/newscodes/digitalsourcetype/algorithmicMedia"
 EXIF_SOFTWARE = 0x0131
 EXIF_DESCRIPTION = 0x010E
 
