@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,23 @@ from repair_ray.evaluation.statistics import bootstrap_interval
 TIE_RULE = "pessimistic: a tie with a wrong item ranks below it"
 TIE = 1e-6
 CUTS = (1, 5, 10)
+MEMORY_BYTES = 2**28
+
+
+def score_rows(
+    queries: np.ndarray, gallery: np.ndarray, memory_bytes: int = MEMORY_BYTES
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Each query's place with its scores `[M]` in float32; at most `memory_bytes` of scores exist at a time."""
+    columns = np.ascontiguousarray(gallery.astype(np.float32, copy=False).T)
+    chunk = max(1, memory_bytes // (4 * max(1, len(gallery))))
+    for start in range(0, len(queries), chunk):
+        scores = queries[start : start + chunk].astype(np.float32, copy=False) @ columns
+        for row in range(len(scores)):
+            yield start + row, scores[row]
 
 
 def best_ranks(
-    queries: np.ndarray, gallery: np.ndarray, positives: Sequence[np.ndarray], memory_bytes: int = 2**28
+    queries: np.ndarray, gallery: np.ndarray, positives: Sequence[np.ndarray], memory_bytes: int = MEMORY_BYTES
 ) -> np.ndarray:
     """Rank of the best positive of each query: 1 + the number of other items that score at least as high.
 
@@ -30,16 +43,13 @@ def best_ranks(
         int64 `[N]`; 0 where a query has no positive at all.
     """
     ranks = np.zeros(len(queries), np.int64)
-    columns = np.ascontiguousarray(gallery.astype(np.float32, copy=False).T)
-    chunk = max(1, memory_bytes // (4 * max(1, len(gallery))))
-    for start in range(0, len(queries), chunk):
-        scores = queries[start : start + chunk].astype(np.float32, copy=False) @ columns
-        for row, own in enumerate(positives[start : start + chunk]):
-            if len(own):
-                best = scores[row, own].max() - TIE
-                # "not below" rather than "at least": features that are not finite rank last, not first.
-                wrong = np.count_nonzero(~(scores[row] < best)) - np.count_nonzero(~(scores[row, own] < best))
-                ranks[start + row] = 1 + wrong
+    for query, scores in score_rows(queries, gallery, memory_bytes):
+        own = positives[query]
+        if len(own):
+            best = scores[own].max() - TIE
+            # "not below" rather than "at least": features that are not finite rank last, not first.
+            wrong = np.count_nonzero(~(scores < best)) - np.count_nonzero(~(scores[own] < best))
+            ranks[query] = 1 + wrong
     return ranks
 
 

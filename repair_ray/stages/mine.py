@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pyarrow as pa
 from repair_ray import tables
 from repair_ray.config import Config, MiningConfig
 from repair_ray.engines.searcher import Searcher
+from repair_ray.evaluation.positives import known_positives
 from repair_ray.run import Recipe, Run
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
 from repair_ray.stages.ingest import CAPTIONS, IMAGES
@@ -41,20 +41,12 @@ class Positives:
             for r in run.read(CAPTIONS, ["caption_id", "group_id", "text_key", "split", "status"]).to_pylist()
             if _usable(r, split)
         ]
-        groups_of_text, images_of_group = defaultdict(set), defaultdict(set)
-        for row in captions:
-            groups_of_text[row["text_key"]].add(row["group_id"])
-        for row in images:
-            images_of_group[row["group_id"]].add(row["image_id"])
-        of_caption = {
-            row["caption_id"]: frozenset().union(*(images_of_group[g] for g in groups_of_text[row["text_key"]]))
-            for row in captions
-        }
-        of_image: dict[str, set[str]] = {row["image_id"]: set() for row in images}
-        for caption, found in of_caption.items():
-            for image in found:
-                of_image[image].add(caption)
-        return cls({image: frozenset(found) for image, found in of_image.items()}, of_caption)
+        return cls(
+            *known_positives(
+                [(row["image_id"], row["group_id"]) for row in images],
+                [(row["caption_id"], row["group_id"], row["text_key"]) for row in captions],
+            )
+        )
 
     def of(self, direction: str, query: str) -> frozenset[str]:
         """Positives of a query: captions of an image (`i2t`), images of a caption (`t2i`)."""
