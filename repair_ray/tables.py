@@ -207,6 +207,20 @@ ANSWERS = Table(
     ("question_id",),
 )
 
+RANKS = Table(
+    "ranks",
+    pa.schema(
+        [
+            pa.field("query_id", pa.string(), nullable=False),
+            pa.field("direction", pa.string(), nullable=False),
+            pa.field("rank", pa.int32()),
+            *_STATUS,
+        ]
+    ),
+    "query_id",
+    ("direction", "query_id"),
+)
+
 # What the embed stage reads: every picture and caption of a split, with what is needed to fetch it.
 ITEMS = pa.schema(
     [

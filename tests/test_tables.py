@@ -9,7 +9,15 @@ import pytest
 
 from repair_ray import tables
 
-ENGINE_TABLES = [tables.IMAGES, tables.CAPTIONS, tables.EMBEDDINGS, tables.FAILURES, tables.VERDICTS, tables.EDITS]
+ENGINE_TABLES = [
+    tables.IMAGES,
+    tables.CAPTIONS,
+    tables.EMBEDDINGS,
+    tables.FAILURES,
+    tables.VERDICTS,
+    tables.EDITS,
+    tables.RANKS,
+]
 
 
 def test_row_id_is_the_hash_of_its_parts() -> None:

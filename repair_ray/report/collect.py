@@ -27,6 +27,7 @@ def collect(run: Run, summary: dict[str, Any], data: DataConfig) -> dict[str, An
         "strategy": summary.get("strategy"),
         "seed": summary.get("seed"),
         "evaluation": summary.get("evaluation") or {},
+        "protocol": results.protocol_text(summary.get("evaluation") or {}),
         **_comparison(summary),
         "rounds": [_round(made, number) for number, made in enumerate(rounds, start=1)],
         "failures": shown.get("failures", {}),

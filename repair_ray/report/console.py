@@ -27,6 +27,7 @@ from repair_ray.report.results import (
     model_use,
     outcome,
     points,
+    protocol_text,
     signed,
     systems,
     truth_measures,
@@ -82,6 +83,7 @@ def _metrics_table(summary: dict[str, Any], direction: str) -> Table:
             *(points(system.value(direction, metric)) for metric in list(METRICS)[1:]),
             count(system.items),
         )
+    table.caption, table.caption_justify = _text(protocol_text(summary.get("evaluation") or {})), "left"
     return table
 
 

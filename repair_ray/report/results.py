@@ -155,6 +155,28 @@ def truth_measures(made: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield (f"{label}, {DIRECTIONS.get(direction, direction)}" if direction else label), shown + unit
 
 
+def protocol_text(protocol: dict[str, Any]) -> str:
+    """What figures were measured on, in sentences; facts that are not known are left out."""
+    said = []
+    if "images" in protocol and "captions" in protocol:
+        said.append(f"{count(protocol['images'])} images, {count(protocol['captions'])} captions")
+    if each := protocol.get("captions_per_image"):
+        said.append(f"captions an image: {each['min']} to {each['max']}, mean {each['mean']:.2f}")
+    if "split_hash" in protocol:
+        said.append(f"split hash {protocol['split_hash']}")
+    if "positives" in protocol:
+        said.append(f"right answers: {protocol['positives']}")
+    if "ties" in protocol:
+        said.append(f"ties: {protocol['ties']}")
+    if "map_denominator" in protocol:
+        said.append(f"denominator of mAP: {protocol['map_denominator']}")
+    if protocol.get("model"):
+        said.append(f"model {protocol['model']} in {protocol.get('precision')}")
+    if "scores" in protocol:
+        said.append(f"scores in {protocol['scores']}")
+    return ". ".join(part[0].upper() + part[1:] for part in said) + ("." if said else "")
+
+
 def points(value: float | None, digits: int = 1) -> str:
     return NOTHING if value is None else f"{value:.{digits}f}"
 

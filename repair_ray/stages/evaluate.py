@@ -1,44 +1,99 @@
-"""Evaluate: full-ranking metrics of one retriever on the evaluation split."""
+"""Evaluate: full-ranking metrics of one retriever on the evaluation split, and the rank of every query."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from repair_ray import tables
 from repair_ray.config import Config
-from repair_ray.evaluation.retrieval import TIE_RULE, retrieval_metrics
+from repair_ray.evaluation.protocols import SCORES, protocol_facts
+from repair_ray.evaluation.retrieval import best_ranks, direction_metrics
 from repair_ray.run import Recipe, Run
+from repair_ray.stages.ingest import CAPTIONS
 from repair_ray.stages.mine import Positives
 from repair_ray.stages.vectors import read_embeddings
 
+NO_POSITIVE = "no positive in the gallery"
+
 
 def evaluate(run: Run, config: Config, product: str, embeddings: str) -> dict[str, Any]:
-    """Metrics `{"i2t": {...}, "t2i": {...}}` in percent, kept as the facts of `product`."""
+    """Metrics `{"i2t": {...}, "t2i": {...}}` in percent and what they were measured on, kept as facts of `product`.
+
+    The product is a `ranks` table: the rank of each query's best positive.
+    """
     split = config.evaluation.split
     recipe = Recipe({"evaluation": config.evaluation.model_dump(mode="json"), "seed": config.seed}, (embeddings,))
     if not run.ready(product, recipe):
         start = time.monotonic()
-        images = read_embeddings(run, embeddings, tables.IMAGE, split)
-        captions = read_embeddings(run, embeddings, tables.CAPTION, split)
-        positives = Positives.read(run, split)
-        metrics = retrieval_metrics(
-            images.features,
-            captions.features,
-            _places(images.ids, captions.ids, positives.of_image),
-            _places(captions.ids, images.ids, positives.of_caption),
-            bootstrap=config.evaluation.bootstrap,
-            seed=config.seed,
-        )
-        seconds = time.monotonic() - start
-        protocol = {"split": split, "images": len(images.ids), "captions": len(captions.ids), "ties": TIE_RULE}
-        rows = len(images.ids) + len(captions.ids)
-        run.finish(product, recipe, seconds, metrics=metrics, protocol=protocol, rows=rows)
+        ranks = rank_queries(run, embeddings, split)
+        metrics = {
+            direction: direction_metrics(
+                np.fromiter(found.values(), np.int64), config.evaluation.bootstrap, config.seed
+            )
+            for direction, found in ranks.items()
+        }
+        protocol = _protocol(run, embeddings, split, ranks)
+        table = _table(ranks)
+        run.commit(product, recipe, tables.RANKS, table, time.monotonic() - start, metrics=metrics, protocol=protocol)
     return dict(run.manifest(product) or {})
+
+
+def rank_queries(run: Run, embeddings: str, split: str) -> dict[str, dict[str, int]]:
+    """`{"i2t": {image id: rank}, "t2i": {caption id: rank}}`, in the order of the ids; 0 where there is no positive."""
+    images = read_embeddings(run, embeddings, tables.IMAGE, split)
+    captions = read_embeddings(run, embeddings, tables.CAPTION, split)
+    positives = Positives.read(run, split)
+    found = {}
+    for direction, queries, gallery, owned in (
+        ("i2t", images, captions, positives.of_image),
+        ("t2i", captions, images, positives.of_caption),
+    ):
+        ranks = best_ranks(queries.features, gallery.features, _places(queries.ids, gallery.ids, owned))
+        found[direction] = dict(zip(queries.ids, ranks.tolist(), strict=True))
+    return found
 
 
 def _places(queries: list[str], gallery: list[str], positives: dict[str, frozenset[str]]) -> list[np.ndarray]:
     place = {item: i for i, item in enumerate(gallery)}
     return [np.array(sorted(place[p] for p in positives[query] if p in place), np.int64) for query in queries]
+
+
+def _protocol(run: Run, embeddings: str, split: str, ranks: dict[str, dict[str, int]]) -> dict[str, Any]:
+    captions = [
+        row
+        for row in run.read(CAPTIONS, ["caption_id", "image_id", "text"]).to_pylist()
+        if row["caption_id"] in ranks["t2i"]
+    ]
+    counts = Counter(row["image_id"] for row in captions)
+    made = run.manifest(embeddings) or {}
+    return {
+        **protocol_facts(
+            split,
+            list(ranks["i2t"]),
+            [(row["caption_id"], row["text"]) for row in captions],
+            [counts[image] for image in ranks["i2t"]],
+        ),
+        "model": made.get("model"),
+        "precision": made["recipe"]["settings"].get("retriever", {}).get("precision"),
+        "scores": SCORES,
+    }
+
+
+def _table(ranks: dict[str, dict[str, int]]) -> pa.Table:
+    rows: list[dict[str, object]] = [
+        {
+            "query_id": query,
+            "direction": direction,
+            "rank": rank or None,
+            "status": tables.OK if rank else tables.REJECTED,
+            "reason": None if rank else NO_POSITIVE,
+        }
+        for direction, found in ranks.items()
+        for query, rank in found.items()
+    ]
+    return tables.to_table(rows, tables.RANKS.schema)

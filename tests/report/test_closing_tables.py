@@ -74,7 +74,17 @@ SUMMARY: dict[str, Any] = {
             "reasons": {"no false positive": 4},
         },
     ],
-    "evaluation": {"split": "test"},
+    "evaluation": {
+        "split": "test",
+        "images": 1000,
+        "captions": 5010,
+        "captions_per_image": {"min": 5, "mean": 5.01, "max": 7},
+        "split_hash": "0123456789abcdef",
+        "ties": "pessimistic",
+        "model": "tiny-64",
+        "precision": "fp32",
+        "scores": "float32",
+    },
 }
 
 
@@ -101,6 +111,16 @@ def test_metrics_hold_every_retriever_with_differences_and_compute() -> None:
     assert "120,000" in repair
     (worse,) = lines_with(t2i, "vanilla, equal compute")
     assert "−1.0" in worse
+
+
+def test_metrics_say_what_they_were_measured_on() -> None:
+    said = results.protocol_text(SUMMARY["evaluation"])
+    assert said == (
+        "1,000 images, 5,010 captions. Captions an image: 5 to 7, mean 5.01. Split hash 0123456789abcdef. "
+        "Ties: pessimistic. Model tiny-64 in fp32. Scores in float32."
+    )
+    assert said in " ".join(printed(*closing_tables(SUMMARY)).split())
+    assert results.protocol_text({"split": "test"}) == ""
 
 
 def test_stages_truth_and_bad_rows_are_listed() -> None:
