@@ -11,13 +11,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from repair_ray.cli_benchmarks import app as benchmarks_app
 from repair_ray.cli_errors import guarded
 from repair_ray.config import load_config
 
 if TYPE_CHECKING:
     from repair_ray.run import Run
 
-app = typer.Typer(help="How good the audit and the edits of a run are, without the truth.", no_args_is_help=True)
+app = typer.Typer(help="How good retrievers, and the audit and the edits of a run, are.", no_args_is_help=True)
+app.add_typer(benchmarks_app)
 
 RunDir = Annotated[Path, typer.Argument(help="run directory, such as runs/demo")]
 Round = Annotated[int, typer.Option("--round", min=1, help="the round whose tables are looked at")]

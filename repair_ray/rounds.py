@@ -19,6 +19,7 @@ from repair_ray.engines.retriever import (
     has_own_weights,
     is_file,
     is_packaged,
+    named_spec,
     weights_identity,
 )
 from repair_ray.evaluation.truth import measure_truth
@@ -128,13 +129,10 @@ class Round:
     def _named(self) -> Retriever:
         """The retriever that the config names; with random weights where the config asks for a base."""
         retriever = self.config.retriever
-        weights = retriever.pretrained
-        if weights is None and has_own_weights(retriever.model):
-            weights = retriever.model
+        spec = named_spec(retriever.model, retriever.pretrained, retriever.precision)
         if self.config.base is not None:
-            weights = None
-        spec = RetrieverSpec(retriever.model, weights, retriever.precision)
-        return Retriever(spec, weights=weights_identity(weights))
+            spec = replace(spec, weights=None)
+        return Retriever(spec, weights=weights_identity(spec.weights))
 
     def _embed(self, product: str, retriever: Retriever, splits: tuple[str, ...]) -> None:
         embed(

@@ -213,10 +213,13 @@ class Encoder:
         self.batch_size = batch_size
         self._dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(spec.precision, torch.float32)
 
-    @torch.inference_mode()
     def encode_images(self, images: list[Image.Image]) -> np.ndarray:
         """Embed RGB pictures."""
-        pixels = [self.preprocess.pixels(image) for image in images]
+        return self.encode_pixels([self.preprocess.pixels(image) for image in images])
+
+    @torch.inference_mode()
+    def encode_pixels(self, pixels: list[Tensor]) -> np.ndarray:
+        """Embed pictures that `preprocess.pixels` has prepared."""
         batches = [pixels[i : i + self.batch_size] for i in range(0, len(pixels), self.batch_size)]
         model: Any = self.model
         return self._stack(

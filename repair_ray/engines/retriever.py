@@ -26,6 +26,12 @@ class RetrieverSpec:
     precision: str = "fp32"
 
 
+def named_spec(model: str, pretrained: str | None, precision: str = "fp32") -> RetrieverSpec:
+    """The retriever that a model's name and its `pretrained` name; a model with weights of its own needs no other."""
+    own = model if has_own_weights(model) else None
+    return RetrieverSpec(model, pretrained or own, precision)
+
+
 def weights_identity(weights: str | None) -> str | None:
     """What tells weights that a config names apart: the tag, or the file's content as `sha256:<16 hex digits>`."""
     if weights is None or not Path(weights).is_file():
