@@ -139,17 +139,16 @@ def _doctor(path: Path, overrides: list[str] | None, controls: str | None, trial
 
 
 def _search(run_dir: Path, query: str, k: int, split: str | None, page: Path | None) -> None:
-    from repair_ray.config import parse_config
+    from repair_ray.measuring.retrievers import run_of
+    from repair_ray.measuring.search import search as find
     from repair_ray.report.search import PAGE, search_table, write_search
-    from repair_ray.run import Run, read_json
-    from repair_ray.search import search as find
 
-    run = Run(run_dir)
-    facts = find(run, query, k=k, split=split)
+    facts = find(str(run_dir), query, k=k, split=split)
     console = Console()
     console.print(search_table(facts))
-    data = parse_config(read_json(run.folder / "config.json") or {}).data
-    console.print(f"page: {write_search(run, facts, data, page or run.folder / PAGE)}", soft_wrap=True, markup=False)
+    run, config = run_of(str(run_dir))
+    written = write_search(run, facts, config.data, page or run.folder / PAGE)
+    console.print(f"page: {written}", soft_wrap=True, markup=False)
 
 
 def _closing_line(config: Config, summary: dict[str, Any]) -> str:

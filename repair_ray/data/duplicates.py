@@ -74,6 +74,15 @@ def components(size: int, links: Iterable[tuple[int, int]]) -> np.ndarray:
     return connected_components(graph, directed=False)[1]
 
 
+def joined_groups(groups: Sequence[str], links: Iterable[tuple[int, int]]) -> list[str]:
+    """The group of each item once linked items are in one group, with all of theirs: the least name of those joined."""
+    label = components(len(groups), [*links, *same_key_links(groups)]).tolist()
+    least: dict[int, str] = {}
+    for group, place in zip(groups, label, strict=True):
+        least[place] = min(group, least.get(place, group))
+    return [least[place] for place in label]
+
+
 def same_key_links(keys: Sequence[Hashable | None]) -> list[tuple[int, int]]:
     """Links from each item to the first with the same key; None is no key."""
     first: dict[Hashable, int] = {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from repair_ray.data.groups import joined_groups
+from repair_ray.data.duplicates import joined_groups, same_key_links
 from repair_ray.data.images import pixel_hash
 from repair_ray.data.records import DataError
 from repair_ray.data.text import text_key
@@ -61,7 +61,7 @@ class Seen:
 
     def known(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """All that is known to be right: by group, by equal text and by equal pixels, as a run counts."""
-        groups = joined_groups(self.groups, self.pixels)
+        groups = joined_groups(self.groups, same_key_links(self.pixels))
         of_image, of_caption = known_positives(
             zip(self.images, groups, strict=True),
             [

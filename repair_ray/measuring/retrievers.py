@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 Which = Literal["base", "repaired", "both"]
 BATCH = 128
-BASE, REPAIRED = "base", "repaired"
+BASE: Which = "base"
+REPAIRED: Which = "repaired"
 
 
 @dataclass(frozen=True)

@@ -107,8 +107,10 @@ class RunSource:
                 self.unused.add(problem.reason, row["source"])
                 continue
             own = sorted(captions.get(row["image_id"], []), key=lambda caption: caption["position"])
-            texts = tuple(Text(c["caption_id"], c["text"], (c["caption_id"],)) for c in own)
-            yield Shown(row["image_id"], (row["image_id"],), row["group_id"], texts, picture)
+            name = row["name"] or row["image_id"]
+            texts = tuple(Text(c["caption_id"], c["text"], (c["caption_id"], f"{name}#{c['position']}")) for c in own)
+            names = (row["image_id"], name, name.rpartition("/")[2])
+            yield Shown(row["image_id"], names, row["group_id"], texts, picture)
 
 
 def _file_order(source: str) -> tuple[str, int]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from repair_ray import tables
 from repair_ray.config import Config, DataConfig
-from repair_ray.data.duplicates import BITS, components, near_pairs, same_key_links
+from repair_ray.data.duplicates import BITS, components, joined_groups, near_pairs, same_key_links
 from repair_ray.engines.searcher import Searcher
 from repair_ray.run import Recipe, Run, RunError
 from repair_ray.stages.vectors import read_embeddings
@@ -170,13 +170,8 @@ def _row(item: str, kind: str, split: str, other: str, other_split: str, way: st
 
 
 def _grouped(images: pa.Table, splits: list[str], links: list[Link]) -> pa.Table:
-    groups = images["group_id"].to_pylist()
     inside = [(one, two) for one, two, _ in links if splits[one] == splits[two]]
-    label = components(len(groups), inside + same_key_links(groups))
-    smallest: dict[int, str] = {}
-    for group, place in zip(groups, label.tolist(), strict=True):
-        smallest[place] = min(group, smallest.get(place, group))
-    return _with(images, "group_id", [smallest[place] for place in label.tolist()])
+    return _with(images, "group_id", joined_groups(images["group_id"].to_pylist(), inside))
 
 
 def _with(table: pa.Table, name: str, values: list[Any]) -> pa.Table:

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from repair_ray.data import duplicates
-from repair_ray.data.duplicates import components, near_pairs, perceptual_hash, same_key_links
+from repair_ray.data.duplicates import components, joined_groups, near_pairs, perceptual_hash, same_key_links
 
 
 def picture(seed: int) -> Image.Image:
@@ -71,3 +71,9 @@ def test_links_and_components_by_hand() -> None:
     assert label[0] == label[3] == label[6] == label[1]
     assert len({label[0], label[2], label[4]}) == 3
     assert components(3, []).tolist() == [0, 1, 2]
+
+
+def test_groups_are_joined_as_a_whole() -> None:
+    groups = ["d", "a", "c", "c", "b", "e"]
+    assert joined_groups(groups, [(0, 2), (3, 4)]) == ["b", "a", "b", "b", "b", "e"]
+    assert joined_groups(groups, []) == groups

@@ -14,9 +14,10 @@ from repair_ray.config import parse_config
 from repair_ray.data.records import DataError
 from repair_ray.data.store import ImageStore
 from repair_ray.engines.encoder import Encoder
+from repair_ray.measuring.retrievers import retrievers_of
+from repair_ray.measuring.search import search
 from repair_ray.report.search import search_table, write_search
 from repair_ray.run import Run, RunError, read_json
-from repair_ray.search import retriever_of, search
 
 pytestmark = pytest.mark.integration
 
@@ -32,12 +33,11 @@ def _test_rows(run: Run, product: str) -> list[dict[str, Any]]:
 
 def test_a_caption_finds_images_as_a_plain_product_of_features_does(run: Run) -> None:
     caption = _test_rows(run, "data/captions")[0]
-    facts = search(run, caption["text"], k=4)
+    facts = search(str(run.folder), caption["text"], k=4)
     assert (facts["direction"], facts["n"], facts["query"]) == ("t2i", 40, {"text": caption["text"]})
     assert [retriever["name"] for retriever in facts["retrievers"]] == ["base", "repaired"]
     for retriever, training in zip(facts["retrievers"], ("base/training", "round-1/training"), strict=True):
-        place = f"{training.split('/')[0]}"
-        spec = retriever_of(run, "round-1/embeddings" if place == "base" else "round-1/evaluation")
+        spec = retrievers_of(str(run.folder), retriever["name"])[0].spec
         assert spec.weights == str(run.path(training) / "model.safetensors")
         encoder, store = Encoder(spec), ImageStore(str(run.folder))
         images = _test_rows(run, "data/images")
@@ -53,13 +53,13 @@ def test_a_caption_finds_images_as_a_plain_product_of_features_does(run: Run) ->
 def test_a_picture_finds_captions_and_its_own_are_right(run: Run, tmp_path: Path) -> None:
     row = _test_rows(run, "data/images")[0]
     ImageStore(str(run.folder)).rgb(row["uri"], row["offset"], row["length"]).save(tmp_path / "asked.png")
-    facts = search(run, str(tmp_path / "asked.png"), k=200)
+    facts = search(str(run.folder), str(tmp_path / "asked.png"), k=200)
     assert (facts["direction"], facts["n"]) == ("i2t", 200)
     for retriever in facts["retrievers"]:
         right = [hit for hit in retriever["hits"] if hit["right"]]
         assert len(right) == 5 and {hit["image_id"] for hit in right} == {row["image_id"]}
     data = parse_config(read_json(run.folder / "config.json") or {}).data
-    page = write_search(run, facts, data, tmp_path / "page.html").read_text()
+    page = write_search(str(run.folder), facts, data, tmp_path / "page.html").read_text()
     assert page.count("data:image/png") == 1 + 2 * 200
     console = Console(record=True, width=120)
     console.print(search_table(facts))
@@ -69,14 +69,14 @@ def test_a_picture_finds_captions_and_its_own_are_right(run: Run, tmp_path: Path
 def test_what_cannot_be_searched(run: Run, tmp_path: Path) -> None:
     (tmp_path / "page.jpg").write_text("<html></html>")
     with pytest.raises(DataError, match="html"):
-        search(run, str(tmp_path / "page.jpg"))
+        search(str(run.folder), str(tmp_path / "page.jpg"))
     with pytest.raises(DataError, match="no picture at"):
-        search(run, str(tmp_path / "missing.jpg"))
+        search(str(run.folder), str(tmp_path / "missing.jpg"))
     with pytest.raises(RunError, match="no run at"):
-        search(Run(tmp_path), "a red circle")
+        search(str(tmp_path), "a red circle")
     with pytest.raises(RunError, match="'validation'"):
-        search(run, "a red circle", split="validation")
+        search(str(run.folder), "a red circle", split="validation")
     Image.new("RGB", (8, 8)).save(tmp_path / "named without ending", "PNG")
-    assert search(run, str(tmp_path / "named without ending"), k=1)["direction"] == "i2t"
-    only_base = search(run, "a red circle", split="train", k=1)
+    assert search(str(run.folder), str(tmp_path / "named without ending"), k=1)["direction"] == "i2t"
+    only_base = search(str(run.folder), "a red circle", split="train", k=1)
     assert [retriever["name"] for retriever in only_base["retrievers"]] == ["base"]

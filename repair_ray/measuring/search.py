@@ -8,26 +8,26 @@ from typing import Any
 import pyarrow.compute as pc
 
 from repair_ray import tables
-from repair_ray.config import DataConfig, parse_config
+from repair_ray.config import DataConfig
 from repair_ray.data.files import read_head
-from repair_ray.data.images import ImageProblem
+from repair_ray.data.images import ImageProblem, pixel_hash
 from repair_ray.data.records import DataError
 from repair_ray.data.store import ImageStore
 from repair_ray.data.text import text_key
-from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.engines.searcher import Searcher
-from repair_ray.run import Run, RunError, read_json
+from repair_ray.measuring.retrievers import BASE, REPAIRED, Which, load, retrievers_of, run_of
+from repair_ray.run import Run, RunError
 from repair_ray.stages.ingest import CAPTIONS, IMAGES
 from repair_ray.stages.vectors import read_embeddings
-from repair_ray.training.job import WEIGHTS
 
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif")
 
 
-def search(run: Run, query: str, *, k: int = 5, split: str | None = None, round_: int = 1) -> dict[str, Any]:
-    """The `k` best items of a split, by the base and by the repaired retriever.
+def search(target: str, query: str, *, k: int = 5, split: str | None = None, round_: int = 1) -> dict[str, Any]:
+    """The `k` best items of a split, by the base and by the repaired retriever of a run.
 
     Args:
+        target: the run directory.
         query: a text, which is answered by images, or the path of a picture, which is answered by captions.
         split: the evaluated split unless another is named, which only the base has embedded.
 
@@ -39,50 +39,32 @@ def search(run: Run, query: str, *, k: int = 5, split: str | None = None, round_
     Raises:
         RunError: there is no run, or it has embedded nothing. DataError: the picture cannot be used.
     """
-    settings = read_json(run.folder / "config.json")
-    if settings is None:
-        raise RunError(f"there is no run at {run.folder}")
-    config = parse_config(settings)
+    run, config = run_of(target)
     split = split or config.evaluation.split
     picture = _picture(query, config.data)
     direction = "t2i" if picture is None else "i2t"
     rows = _Rows(run, split)
     right = rows.saying(query) if picture is None else rows.showing(picture)
     made = []
-    for name, product in (("base", f"round-{round_}/embeddings"), ("repaired", f"round-{round_}/evaluation")):
+    products: dict[Which, str] = {BASE: f"round-{round_}/embeddings", REPAIRED: f"round-{round_}/evaluation"}
+    for which, product in products.items():
         manifest = run.manifest(product)
         if manifest is None or split not in manifest["recipe"]["settings"]["splits"]:
             continue
         found = read_embeddings(run, product, tables.IMAGE if picture is None else tables.CAPTION, split)
-        spec = retriever_of(run, product)
-        from repair_ray.engines.encoder import Encoder
-
-        encoder = Encoder(spec)
+        (named,) = retrievers_of(target, which, place=f"round-{round_}")
+        encoder, model = load(named), named.spec.model
         vector = encoder.encode_texts([query]) if picture is None else encoder.encode_images([picture])
-        scores, places = Searcher(found.features, model=product).top_k(vector, k, spec.model)
+        scores, places = Searcher(found.features, model=product).top_k(vector, k, model)
         hits = [
             {"rank": rank, "score": round(float(score), 4), **rows.item(found.ids[place], right)}
             for rank, (score, place) in enumerate(zip(scores[0], places[0], strict=True), start=1)
         ]
-        made.append({"name": name, "model": spec.model, "hits": hits, "n": len(found.ids)})
+        made.append({"name": named.label, "model": model, "hits": hits, "n": len(found.ids)})
     if not made:
         raise RunError(f"{run.folder} has embedded nothing of split {split!r} yet: let the run go on, or name another")
     asked = {"text": query} if picture is None else {"picture": str(Path(query).absolute())}
     return {"query": asked, "direction": direction, "split": split, "n": made[0]["n"], "retrievers": made}
-
-
-def retriever_of(run: Run, embeddings: str) -> RetrieverSpec:
-    """The retriever that made an `embeddings` table: weights that were trained in the run are found where it lies now.
-
-    Raises:
-        RunError: the table is not finished.
-    """
-    manifest = run.manifest(embeddings)
-    if manifest is None:
-        raise RunError(f"{embeddings} does not exist yet in {run.folder}")
-    trained = [parent for parent in manifest["recipe"]["parents"] if parent.endswith("/training")]
-    weights = str(run.path(trained[0]) / WEIGHTS) if trained else manifest["weights"]
-    return RetrieverSpec(manifest["model"], weights, manifest["recipe"]["settings"]["retriever"]["precision"])
 
 
 def _picture(query: str, data: DataConfig) -> Any:
@@ -120,8 +102,6 @@ class _Rows:
 
     def showing(self, picture: Any) -> set[str]:
         """Groups that have this picture."""
-        from repair_ray.data.images import pixel_hash
-
         key = pixel_hash(picture)
         return {row["group_id"] for row in self._images.values() if row["pixel_hash"] == key}
 
