@@ -29,8 +29,6 @@ from tests.fixtures import tiny_models
 from tests.integration.language_run import SPEC, config, prepare
 
 pytest.importorskip("vllm", reason="vLLM is not installed (requirements-models.txt)")
-# vLLM's processes wait for each other by spinning: one thread on one core leaves them another.
-VARIABLES = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": str(min(os.sched_getaffinity(0)))}
 pytestmark = [pytest.mark.integration, pytest.mark.vllm, pytest.mark.usefixtures("local_ray")]
 
 
@@ -40,7 +38,7 @@ def language(model: Path, **changes: Any) -> dict[str, Any]:
         "backend": "vllm",
         "model": str(model),
         "max_tokens": 450,
-        "engine": {"arguments": arguments, "variables": VARIABLES},
+        "engine": {"arguments": arguments, "variables": {"VLLM_CPU_KVCACHE_SPACE": "1"}},
         "pool": {"rows_per_block": 8},
         **changes,
     }
@@ -72,9 +70,11 @@ def server(smol: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
     log = tmp_path_factory.mktemp("serve") / "log.txt"
     settings = ["--host", "127.0.0.1", "--port", str(port), "--served-model-name", "smol", "--enforce-eager"]
     settings += ["--max-model-len", "4096", "--max-num-seqs", "8", "--dtype", "bfloat16"]
+    # As inside Ray Data: else its two processes on the CPU wait for each other by spinning.
+    settings += ["--distributed-executor-backend", "uni"]
     # What `vllm serve` runs; the command itself asks for a distribution named vllm, and the CPU build's is vllm-cpu.
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(smol), *settings]
-    variables = {**os.environ, **VARIABLES, "HF_HUB_OFFLINE": "1"}
+    variables = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
     with log.open("wb") as out, subprocess.Popen(command, env=variables, stdout=out, stderr=out) as process:
         try:
             deadline = time.monotonic() + 400
