@@ -55,7 +55,7 @@ def main(
         "dtype": "bfloat16",
         "enforce_eager": True,
         "enable_prefix_caching": True,
-        # As Ray has it where an engine is on one device; alone, vLLM on a CPU takes two processes that wait by spinning.
+        # As inside Ray Data; alone, vLLM on a CPU takes two processes, which wait for each other by spinning.
         "distributed_executor_backend": "uni",
     }
     made = config(
