@@ -35,7 +35,10 @@ def made(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("kind", "data"), [("webdataset", "{00000..00000}.tar"), ("csv", "pairs.tsv")])
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [pytest.param("webdataset", "{00000..00000}.tar", marks=pytest.mark.whole_runs), ("csv", "pairs.tsv")],
+)
 def test_open_clips_trainer(made: Path, kind: str, data: str) -> None:
     shards = pytest.importorskip("webdataset", reason="open_clip's trainer needs webdataset, which is not installed")
     pytest.importorskip("braceexpand", reason="open_clip's trainer needs braceexpand, which is not installed")
