@@ -17,7 +17,7 @@ from repair_ray.stages.consistency import consistency
 from tests.engines.fault_server import FaultServer, Handler, Reply, says
 from tests.integration.language_run import VALID, config, prepare
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("local_ray")]
+pytestmark = [pytest.mark.integration, pytest.mark.whole_runs, pytest.mark.usefixtures("local_ray")]
 
 BENIGN = json.dumps({"reason": "r", "mismatches": [], "judgement": "benign_match", "confidence": 0.8})
 
@@ -83,7 +83,6 @@ def test_a_judge_that_goes_by_the_order_contradicts_itself(run: Run, server: Fau
     assert "0.0 % of 16" in ended.stdout and "0 of 16 had no answer" in " ".join(ended.stdout.split())
 
 
-@pytest.mark.whole_runs
 def test_a_judge_that_reads_is_consistent_and_is_asked_once(run: Run, server: FaultServer) -> None:
     server.script = {"": chooses(about_an_image)}
     made = config(language(server), budget=8)
@@ -105,7 +104,6 @@ def test_a_judge_that_reads_is_consistent_and_is_asked_once(run: Run, server: Fa
     assert firsts.count(True) == firsts.count(False) == 16
 
 
-@pytest.mark.whole_runs
 def test_no_answer_in_the_other_order_is_counted(run: Run, server: FaultServer) -> None:
     made = config(language(server), budget=8)
     audit(run, made, "verdicts", "failures")
