@@ -16,7 +16,7 @@ from repair_ray.export.model import export_model
 from repair_ray.run import Recipe
 from tests.export.made_run import make_run
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole_runs]
 # As open_clip_torch[training] asks for: a later one marks the end of a shard in a way that the trainer does not know.
 READABLE = Version("0.2.86")
 
@@ -35,10 +35,7 @@ def made(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("kind", "data"),
-    [pytest.param("webdataset", "{00000..00000}.tar", marks=pytest.mark.whole_runs), ("csv", "pairs.tsv")],
-)
+@pytest.mark.parametrize(("kind", "data"), [("webdataset", "{00000..00000}.tar"), ("csv", "pairs.tsv")])
 def test_open_clips_trainer(made: Path, kind: str, data: str) -> None:
     shards = pytest.importorskip("webdataset", reason="open_clip's trainer needs webdataset, which is not installed")
     pytest.importorskip("braceexpand", reason="open_clip's trainer needs braceexpand, which is not installed")

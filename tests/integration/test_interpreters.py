@@ -19,6 +19,7 @@ PYTHON = ROOT / ".venv-models" / "bin" / "python"
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.whole_runs,
     pytest.mark.usefixtures("local_ray"),
     pytest.mark.skipif(not PYTHON.exists(), reason="there is no .venv-models (make test makes it)"),
     pytest.mark.skipif(importlib.util.find_spec("diffusers") is not None, reason="this environment has diffusers"),
