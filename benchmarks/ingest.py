@@ -34,7 +34,7 @@ from repair_ray.data.readers import read
 from repair_ray.data.records import InlineImage, Record
 from repair_ray.data.shards import ShardWriter
 from repair_ray.data.store import ImageStore
-from repair_ray.run import Run, write_json
+from repair_ray.run import CAPTIONS, IMAGES, Run, write_json
 
 RESULTS = Path(__file__).parent / "results"
 MIB = 2**20
@@ -69,7 +69,7 @@ def _apart(work: Any, *arguments: Any) -> dict[str, Any]:
 def ingest_one(images: int, folder: Path) -> dict[str, Any]:
     """Ingest that many pictures, nine in ten of them for training."""
     from repair_ray.stages.graph import start_ray
-    from repair_ray.stages.ingest import CAPTIONS, IMAGES, ingest
+    from repair_ray.stages.ingest import ingest
     from repair_ray.stages.sources import sources_of
 
     tests = images // 10

@@ -144,6 +144,11 @@ class Config(Section):
         return self
 
     @property
+    def trained_splits(self) -> tuple[str, ...]:
+        """What every fine-tuning trains on, the round's and its controls': the split that was mined with it."""
+        return tuple(dict.fromkeys(("train", self.mining.split)))
+
+    @property
     def run_dir(self) -> Path:
         return Path(self.output) / self.name
 

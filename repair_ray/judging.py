@@ -85,8 +85,8 @@ def label_sheet(run: Run, place: str, out: Path, n: int, seed: int) -> int:
     if not chosen:
         raise RunError(f"{verdicts} in {run.folder} is empty: there is nothing to label")
     # Only here: both come with Ray, which takes seconds to import.
+    from repair_ray.data.access import image_store
     from repair_ray.stages.cases import make_cases
-    from repair_ray.stages.sources import image_store
 
     wanted = set(chosen)
     rows = [row for row in run.read(failures).to_pylist() if row["failure_id"] in wanted]

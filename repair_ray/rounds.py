@@ -13,6 +13,7 @@ from typing import Any
 
 from repair_ray import tables
 from repair_ray.config import Config, ObjectiveConfig, Strategy, TrainingConfig, WorldConfig
+from repair_ray.data.access import image_store
 from repair_ray.engines.retriever import (
     RetrieverError,
     RetrieverSpec,
@@ -23,16 +24,16 @@ from repair_ray.engines.retriever import (
     weights_identity,
 )
 from repair_ray.evaluation.truth import measure_truth
-from repair_ray.run import Clock, Recipe, Run, RunError, read_json, write_json
+from repair_ray.run import CAPTIONS, IMAGES, Clock, Recipe, Run, RunError, read_json, write_json
 from repair_ray.stages.audit import audit
 from repair_ray.stages.duplicates import find_duplicates, find_near_embeddings
 from repair_ray.stages.edit import edit
 from repair_ray.stages.embed import embed
 from repair_ray.stages.evaluate import evaluate
 from repair_ray.stages.graph import Progress, quiet, start_ray
-from repair_ray.stages.ingest import CAPTIONS, IMAGES, ingest
+from repair_ray.stages.ingest import ingest
 from repair_ray.stages.mine import fold_of, mine
-from repair_ray.stages.sources import image_store, source_digest, sources_of
+from repair_ray.stages.sources import source_digest, sources_of
 from repair_ray.summary import make_summary
 from repair_ray.synthesis.strategies import merged_failures, paired_edits, random_failures
 from repair_ray.synthesis.training_set import training_set
@@ -96,7 +97,9 @@ class Round:
         self._ingest()
         base = self._base()
         self._embed(f"{ROUND}/embeddings", base, tuple(dict.fromkeys((config.mining.split, config.evaluation.split))))
-        find_near_embeddings(self.run_, config, f"{ROUND}/near_pictures", f"{ROUND}/embeddings", self._trained_splits())
+        find_near_embeddings(
+            self.run_, config, f"{ROUND}/near_pictures", f"{ROUND}/embeddings", self.config.trained_splits
+        )
         evaluate(self.run_, config, "base/metrics", f"{ROUND}/embeddings")
         self._variant(ROUND, config.strategy, base, config.training)
         for control in config.controls:
@@ -169,7 +172,7 @@ class Round:
             training,
             objective=objective,
             edits=edits,
-            splits=self._trained_splits(),
+            splits=self.config.trained_splits,
             measure=measure,
         )
         self._embed(f"{place}/evaluation", repaired, (self.config.evaluation.split,))
@@ -314,13 +317,9 @@ class Round:
 
         return tell
 
-    def _trained_splits(self) -> tuple[str, ...]:
-        """What every fine-tuning trains on, the round's and its controls': the split that was mined with it."""
-        return tuple(dict.fromkeys(("train", self.config.mining.split)))
-
     def _training_images(self) -> int:
         rows = self.run_.read(IMAGES, ["split", "status"]).to_pylist()
-        splits = self._trained_splits()
+        splits = self.config.trained_splits
         return sum(row["split"] in splits and row["status"] == tables.OK for row in rows)
 
     def _validation_set(self, folder: Path, trained_on: tuple[str, ...]) -> str | None:

@@ -25,6 +25,9 @@ from filelock import FileLock, Timeout
 from repair_ray.tables import Table
 
 MANIFEST = "manifest.json"
+# The products that every run begins with.
+IMAGES = "data/images"
+CAPTIONS = "data/captions"
 MAX_ROWS_PER_FILE = 1_000_000
 MAX_REASONS = 50
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from repair_ray.data.images import ImageProblem
 from repair_ray.data.readers import find_reader, read
-from repair_ray.data.records import DataError, InlineImage, Item, Problem, Record
+from repair_ray.data.records import DataError, Item, Problem, Record
 from repair_ray.data.store import ImageStore
 
 EXAMPLES = 3
@@ -142,12 +142,8 @@ class _Seen:
             self._open(record)
 
     def _open(self, record: Record) -> None:
-        image = record.image
         try:
-            if isinstance(image, InlineImage):
-                picture = self._store.decode(image.data)
-            else:
-                picture = self._store.rgb(image.uri, image.offset, image.length, image.sha256)
+            picture = self._store.picture(record.image)
         except ImageProblem as problem:
             self._bad.add(Problem(record.source, problem.reason, f"{record.image_id}: {problem.detail}"))
         else:

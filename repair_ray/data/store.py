@@ -16,6 +16,7 @@ from PIL import Image
 
 from repair_ray.data.files import filesystem, is_remote
 from repair_ray.data.images import ImageProblem, load_rgb
+from repair_ray.data.records import ImageRef, InlineImage
 
 OPEN_HANDLES = 16
 
@@ -66,6 +67,12 @@ class ImageStore:
     ) -> Image.Image:
         """The upright RGB image, as `decode` makes it."""
         return self.decode(self.bytes(uri, offset, length, sha256))
+
+    def picture(self, image: ImageRef | InlineImage) -> Image.Image:
+        """The upright RGB image that a reader's record names or holds."""
+        if isinstance(image, InlineImage):
+            return self.decode(image.data)
+        return self.rgb(image.uri, image.offset, image.length, image.sha256)
 
     def decode(self, data: builtins.bytes) -> Image.Image:
         """`load_rgb` with this store's background and limits."""

@@ -9,10 +9,11 @@ from pathlib import Path
 from PIL import Image
 
 from repair_ray.config import Config, DataConfig
-from repair_ray.data.images import ImageProblem, load_rgb
-from repair_ray.data.records import DataError, InlineImage, Problem, Record
+from repair_ray.data.access import image_store
+from repair_ray.data.images import ImageProblem
+from repair_ray.data.records import DataError, Problem, Record
 from repair_ray.report.findings import Finding
-from repair_ray.stages.sources import image_store, items_of, sources_of
+from repair_ray.stages.sources import items_of, sources_of
 
 ROWS = 16
 # Of one path that holds every split, or whose rows are bad: where the rest is, a run finds out.
@@ -106,8 +107,4 @@ def _pictures(data: DataConfig, first: FirstRows) -> list[Finding]:
 
 def picture(data: DataConfig, record: Record) -> Image.Image:
     """The upright RGB picture of a record. Raises `ImageProblem`."""
-    if isinstance(record.image, InlineImage):
-        limit = data.max_image_mb * 2**20
-        return load_rgb(record.image.data, background=data.background, max_pixels=data.max_pixels, max_bytes=limit)
-    image = record.image
-    return image_store("/", data).rgb(image.uri, image.offset, image.length)
+    return image_store("/", data).picture(record.image)

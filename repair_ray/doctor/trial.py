@@ -16,8 +16,7 @@ from repair_ray.doctor.trial_config import trial_config
 from repair_ray.report.findings import Finding
 from repair_ray.report.results import duration
 from repair_ray.rounds import ROUND, run_config
-from repair_ray.run import Run, find_files
-from repair_ray.stages.ingest import IMAGES
+from repair_ray.run import IMAGES, Run, find_files
 
 REASONS = 3
 FAILURES, VERDICTS, EDITS = f"{ROUND}/failures", f"{ROUND}/verdicts", f"{ROUND}/edits"

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from repair_ray.config import Config, DataConfig, parse_config
+from repair_ray.data.access import image_store
 from repair_ray.data.files import is_remote
 from repair_ray.data.records import ImageRef, Record
 from repair_ray.doctor.data import FirstRows, rows_needed
 from repair_ray.doctor.needs import edits, strategies
-from repair_ray.stages.sources import SPLITS, image_store
+from repair_ray.stages.sources import SPLITS
 
 STEPS = 2
 # Failures of each direction that go on to the models.

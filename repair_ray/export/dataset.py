@@ -65,8 +65,7 @@ def _write(
         case "negclip":
             return write_negclip(pairs, read, folder)
         case "csv":
-            trained = tuple(dict.fromkeys(("train", split)))
-            return write_csv(pairs, read, folder, originals(run, trained))
+            return write_csv(pairs, read, folder, originals(run, config.trained_splits))
         case "hf":
             return write_parquet(pairs, read, folder, split, max_bytes)
         case "sentence-transformers":

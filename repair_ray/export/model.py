@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,12 @@ from torch import nn
 from repair_ray import __version__
 from repair_ray.config import Config
 from repair_ray.engines.encoder import build_model, resolve_model, save_config, save_weights
-from repair_ray.engines.retriever import RetrieverSpec, has_own_weights
+from repair_ray.engines.retriever import has_own_weights
 from repair_ray.export.cards import write_model_card
 from repair_ray.export.clip_model import write_clip_model
 from repair_ray.export.folder import whole_folder
 from repair_ray.run import Run, RunError
-from repair_ray.training.job import WEIGHTS
+from repair_ray.training.trained import spec_of
 
 FORMATS = ("open_clip", "open_clip-pt", "hf")
 WHICH = ("repaired", "base")
@@ -62,7 +62,8 @@ def export_model(
         "metrics": _metrics(run, place if which == "repaired" else "base"),
     }
     with whole_folder(out, overwrite, facts) as folder:
-        model = _built(_spec(run, config, which, place))
+        spec = spec_of(run, config, "base" if which == "base" else "repaired", place)
+        model = build_model(replace(spec, precision="fp32")).eval()
         name = config.retriever.model
         if format == "hf":
             write_clip_model(model, name, folder)
@@ -73,25 +74,6 @@ def export_model(
         facts["parameters"] = sum(parameter.numel() for parameter in model.parameters())
         write_model_card(folder, config, facts)
     return facts
-
-
-def _spec(run: Run, config: Config, which: str, place: str) -> RetrieverSpec:
-    trained = f"{place}/training" if which == "repaired" else "base/training"
-    name = config.retriever.model
-    if which == "base" and config.base is None:
-        return RetrieverSpec(name, config.retriever.pretrained or (name if has_own_weights(name) else None))
-    if run.manifest(trained) is None:
-        raise RunError(f"{trained} does not exist yet in {run.folder}")
-    return RetrieverSpec(name, str(run.path(trained) / WEIGHTS))
-
-
-def _built(spec: RetrieverSpec) -> nn.Module:
-    # open_clip warns that it loads no weights; those of a file are loaded after it.
-    logging.disable(logging.WARNING)
-    try:
-        return build_model(spec).eval()
-    finally:
-        logging.disable(logging.NOTSET)
 
 
 def _write_open_clip(model: nn.Module, name: str, folder: Path, format: str) -> dict[str, Any]:

@@ -20,10 +20,8 @@ from repair_ray import tables
 from repair_ray.config import Config
 from repair_ray.data.text import text_key
 from repair_ray.export.makers import Maker, maker_of
-from repair_ray.run import Run, RunError
+from repair_ray.run import CAPTIONS, IMAGES, Run, RunError
 
-IMAGES = "data/images"
-CAPTIONS = "data/captions"
 SHOWN = 5
 
 Row = dict[str, Any]

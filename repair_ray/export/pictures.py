@@ -8,9 +8,9 @@ from pathlib import Path
 
 from repair_ray import tables
 from repair_ray.config import DataConfig
+from repair_ray.data.access import image_store
 from repair_ray.data.images import ImageProblem
 from repair_ray.data.shards import image_extension
-from repair_ray.data.store import ImageStore
 from repair_ray.export.pairs import Picture
 from repair_ray.run import Run, RunError
 
@@ -23,7 +23,7 @@ Read = Callable[[Picture], tuple[bytes, str]]
 
 def reader(run: Run, data: DataConfig) -> Read:
     """Reads the pictures of a run; raises `RunError` for one that cannot be read, since a pair needs both of its."""
-    store = ImageStore(str(run.folder), max_pixels=data.max_pixels, max_bytes=data.max_image_mb * 2**20)
+    store = image_store(run.folder, data)
 
     def read(picture: Picture) -> tuple[bytes, str]:
         try:

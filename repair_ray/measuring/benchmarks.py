@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from repair_ray.config import DataConfig
+from repair_ray.data.access import image_store
 from repair_ray.data.class_folders import read_class_folders
 from repair_ray.data.compositional import SUGAR_CREPE, Box, Case, read_aro, read_sugarcrepe, read_winoground
 from repair_ray.data.images import ImageProblem
@@ -30,7 +31,7 @@ from repair_ray.evaluation.protocols import SCORES
 from repair_ray.evaluation.retrieval import TIE_RULE as RANKING_TIES
 from repair_ray.measuring.encoding import CHUNK, Encodes, chunks, encode_pictures
 from repair_ray.measuring.retrievers import Named, load_all
-from repair_ray.measuring.sources import Unused, store_of
+from repair_ray.measuring.sources import Unused
 
 Key = tuple[str, Box | None]
 SUFFIXES = ("", ".png", ".jpg")
@@ -254,7 +255,7 @@ def _any_suffix(name: str, store: ImageStore) -> Image.Image:
 def _store(root: Path) -> ImageStore:
     if not root.is_dir():
         raise DataError(f"there is no folder of pictures at {root} (--image-root)")
-    return store_of(str(root), DataConfig(path=str(root)))
+    return image_store(root, DataConfig(path=str(root)))
 
 
 def _protocol(benchmark: str, path: Path, image_root: Path) -> dict[str, Any]:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from repair_ray.config import Config, parse_config
 from repair_ray.engines.retriever import RetrieverSpec, has_own_weights, is_file, named_spec, weights_identity
 from repair_ray.run import Run, RunError, read_json
-from repair_ray.training.job import WEIGHTS
+from repair_ray.training.trained import TrainedName, spec_of
 
 if TYPE_CHECKING:
     from repair_ray.engines.encoder import Encoder
 
-Which = Literal["base", "repaired", "both"]
+Which = TrainedName | Literal["both"]
 BATCH = 128
-BASE: Which = "base"
-REPAIRED: Which = "repaired"
+BASE: TrainedName = "base"
+REPAIRED: TrainedName = "repaired"
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,9 @@ def retrievers_of(
     if is_run(target):
         if pretrained is not None or precision is not None:
             raise RunError(f"{target} is a run, whose retrievers have weights of their own: leave --pretrained out")
-        found = {BASE: _base, REPAIRED: _repaired}
         wanted = (BASE, REPAIRED) if which == "both" else (which,)
         run, config = run_of(target)
-        return [found[label](run, config, place) for label in wanted]
+        return [Named(name, spec_of(run, config, name, place), config.retriever.batch_size) for name in wanted]
     if Path(target).is_dir():
         raise RunError(f"{target} is no run directory: it holds no config.json")
     if pretrained is None and not has_own_weights(target):
@@ -94,23 +93,3 @@ def load(named: Named) -> Encoder:
 
 def load_all(found: Sequence[Named]) -> list[Encoder]:
     return [load(named) for named in found]
-
-
-def _base(run: Run, config: Config, place: str) -> Named:
-    retriever = config.retriever
-    spec = named_spec(retriever.model, retriever.pretrained, retriever.precision)
-    if config.base is not None:
-        spec = replace(spec, weights=_trained(run, "base/training"))
-    return Named(BASE, spec, retriever.batch_size)
-
-
-def _repaired(run: Run, config: Config, place: str) -> Named:
-    retriever = config.retriever
-    weights = _trained(run, f"{place}/training")
-    return Named(REPAIRED, RetrieverSpec(retriever.model, weights, retriever.precision), retriever.batch_size)
-
-
-def _trained(run: Run, product: str) -> str:
-    if run.manifest(product) is None:
-        raise RunError(f"{product} does not exist yet in {run.folder}: its retriever is not trained")
-    return str(run.path(product) / WEIGHTS)

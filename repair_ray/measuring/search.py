@@ -9,16 +9,16 @@ import pyarrow.compute as pc
 
 from repair_ray import tables
 from repair_ray.config import DataConfig
+from repair_ray.data.access import image_store
 from repair_ray.data.files import read_head
 from repair_ray.data.images import ImageProblem, pixel_hash
 from repair_ray.data.records import DataError
-from repair_ray.data.store import ImageStore
 from repair_ray.data.text import text_key
 from repair_ray.engines.searcher import Searcher
-from repair_ray.measuring.retrievers import BASE, REPAIRED, Which, load, retrievers_of, run_of
-from repair_ray.run import Run, RunError
-from repair_ray.stages.ingest import CAPTIONS, IMAGES
+from repair_ray.measuring.retrievers import BASE, REPAIRED, load, retrievers_of, run_of
+from repair_ray.run import CAPTIONS, IMAGES, Run, RunError
 from repair_ray.stages.vectors import read_embeddings
+from repair_ray.training.trained import TrainedName
 
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif")
 
@@ -46,7 +46,7 @@ def search(target: str, query: str, *, k: int = 5, split: str | None = None, rou
     rows = _Rows(run, split)
     right = rows.saying(query) if picture is None else rows.showing(picture)
     made = []
-    products: dict[Which, str] = {BASE: f"round-{round_}/embeddings", REPAIRED: f"round-{round_}/evaluation"}
+    products: dict[TrainedName, str] = {BASE: f"round-{round_}/embeddings", REPAIRED: f"round-{round_}/evaluation"}
     for which, product in products.items():
         manifest = run.manifest(product)
         if manifest is None or split not in manifest["recipe"]["settings"]["splits"]:
@@ -74,7 +74,7 @@ def _picture(query: str, data: DataConfig) -> Any:
         return None
     if not Path(query).is_file():
         raise DataError(f"there is no picture at {query}; to search by these words, end them otherwise")
-    store = ImageStore("/", background=data.background, max_pixels=data.max_pixels)
+    store = image_store("/", data)
     try:
         return store.rgb(str(Path(query).absolute()))
     except ImageProblem as problem:

@@ -14,17 +14,14 @@ from pydantic import ValidationError
 
 from repair_ray import tables
 from repair_ray.config import Config, ConfigError, DataConfig
+from repair_ray.data.access import image_store, read_data
 from repair_ray.data.caption_ids import PictureIds, read_caption_ids
 from repair_ray.data.files import is_remote
 from repair_ray.data.images import ImageProblem
-from repair_ray.data.readers import read
 from repair_ray.data.readers.karpathy import detect as is_karpathy
-from repair_ray.data.records import DataError, ImageRef, Problem, Record, canonical_split
-from repair_ray.data.store import ImageStore
-from repair_ray.run import Run
+from repair_ray.data.records import DataError, Problem, Record, canonical_split
+from repair_ray.run import CAPTIONS, IMAGES, Run
 
-IMAGES = "data/images"
-CAPTIONS = "data/captions"
 SHOWN = 3
 
 
@@ -86,7 +83,7 @@ class RunSource:
     def __init__(self, run: Run, config: Config, split: str) -> None:
         self.split, self.path, self.unused = split, str(run.folder), Unused()
         self._run = run
-        self._store = store_of(str(run.folder), config.data)
+        self._store = image_store(run.folder, config.data)
 
     def items(self) -> Iterator[Shown]:
         captions: dict[str, list[dict[str, Any]]] = {}
@@ -131,21 +128,11 @@ class PathSource:
         self.split, self.path, self.unused = canonical_split(split) or split, data.path, Unused()
         self._data = data
         self._ids = read_caption_ids(ids) if ids else _own_ids(data.path)
-        self._store = store_of(".", data)
+        self._store = image_store(".", data)
 
     def items(self) -> Iterator[Shown]:
         data = self._data
-        found = read(
-            self.path,
-            data.format,
-            image_root=data.image_root,
-            image_column=data.image_column,
-            caption_column=data.caption_column,
-            group_column=data.group_column,
-            split_column=data.split_column,
-            id_column=data.id_column,
-            split=self.split,
-        )
+        found = read_data(data, self.path, self.split)
         taken = 0
         for item in found:
             if isinstance(item, Problem):
@@ -154,18 +141,12 @@ class PathSource:
             if data.limit is not None and taken >= data.limit:
                 continue
             try:
-                picture = self._open(item)
+                picture = self._store.picture(item.image)
             except ImageProblem as problem:
                 self.unused.add(problem.reason, item.source)
                 continue
             taken += 1
             yield self._shown(item, picture)
-
-    def _open(self, record: Record) -> Image.Image:
-        image = record.image
-        if isinstance(image, ImageRef):
-            return self._store.rgb(image.uri, image.offset, image.length, image.sha256)
-        return self._store.decode(image.data)
 
     def _shown(self, record: Record, picture: Image.Image) -> Shown:
         identity = tables.row_id(self.split, record.image_id)
@@ -224,11 +205,6 @@ def data_config(path: str, settings: list[str]) -> DataConfig:
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, found['loc'])) or 'data'}: {found['msg']}" for found in error.errors()]
         raise ConfigError(f"--data: {'; '.join(lines)}") from None
-
-
-def store_of(root: str, data: DataConfig) -> ImageStore:
-    """The store of pictures below `root`, with the limits and the background of a data section."""
-    return ImageStore(root, background=data.background, max_pixels=data.max_pixels, max_bytes=data.max_image_mb * 2**20)
 
 
 def _own_ids(path: str) -> dict[str, PictureIds]:

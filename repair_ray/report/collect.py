@@ -12,8 +12,8 @@ from repair_ray.config import DataConfig
 from repair_ray.report import results
 from repair_ray.report.charts import bars, curves
 from repair_ray.report.grids import connectivity, repair_grids
-from repair_ray.report.pictures import CAPTIONS, IMAGES, DataRows, Pictures, Row, having
-from repair_ray.run import Run
+from repair_ray.report.pictures import DataRows, Pictures, Row, having
+from repair_ray.run import CAPTIONS, IMAGES, Run
 
 FAILURE_EXAMPLES = 4
 

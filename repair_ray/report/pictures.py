@@ -12,12 +12,10 @@ import pyarrow.compute as pc
 from PIL import Image
 
 from repair_ray.config import DataConfig
+from repair_ray.data.access import image_store
 from repair_ray.data.images import ImageProblem
-from repair_ray.data.store import ImageStore
-from repair_ray.run import Run
+from repair_ray.run import CAPTIONS, IMAGES, Run
 
-IMAGES = "data/images"
-CAPTIONS = "data/captions"
 EDGE = 176
 LOSSLESS_EDGE = 96
 
@@ -28,12 +26,7 @@ class Pictures:
     """Thumbnails by reference, at most `EDGE` pixels wide and high; each is read once."""
 
     def __init__(self, run: Run, data: DataConfig) -> None:
-        self._store = ImageStore(
-            str(run.folder),
-            background=data.background,
-            max_pixels=data.max_pixels,
-            max_bytes=data.max_image_mb * 2**20,
-        )
+        self._store = image_store(run.folder, data)
         self._made: dict[tuple[Any, ...], Row] = {}
 
     def of(self, row: Row, alt: str) -> Row:

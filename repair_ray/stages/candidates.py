@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from repair_ray import tables
 from repair_ray.config import DataConfig, DiffusionConfig, LanguageConfig
+from repair_ray.data.access import image_store
 from repair_ray.data.shards import ShardWriter
 from repair_ray.engines.editors import EditError
 from repair_ray.engines.language import Draft, Verdict
@@ -16,7 +17,7 @@ from repair_ray.engines.tasks import AnswerError
 from repair_ray.stages.cases import language_case, mismatches_of
 from repair_ray.stages.questions import RowLanguage
 from repair_ray.stages.rows import Row, RowStage
-from repair_ray.stages.sources import SHARDS, image_store
+from repair_ray.stages.sources import SHARDS
 
 DRAFTS = pa.schema([*tables.CASES, *(f for f in tables.EDITS.schema if f.name not in tables.CASES.names)])
 

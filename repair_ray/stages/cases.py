@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from repair_ray import tables
 from repair_ray.engines.language import Case, Mismatch
-from repair_ray.run import Run
-from repair_ray.stages.ingest import CAPTIONS, IMAGES
+from repair_ray.run import CAPTIONS, IMAGES, Run
 from repair_ray.stages.rows import Row
 from repair_ray.stages.vectors import read_embeddings
 

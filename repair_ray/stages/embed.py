@@ -11,13 +11,12 @@ import pyarrow.compute as pc
 
 from repair_ray import tables
 from repair_ray.config import Config, DataConfig, FaultConfig
+from repair_ray.data.access import image_store
 from repair_ray.data.images import ImageProblem
 from repair_ray.engines.retriever import RetrieverSpec
-from repair_ray.run import Recipe, Run
+from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run
 from repair_ray.stages.graph import Progress, Step, check_errors, quiet, run_graph
-from repair_ray.stages.ingest import CAPTIONS, IMAGES
 from repair_ray.stages.rows import Row, RowStage
-from repair_ray.stages.sources import image_store
 
 
 class EmbedItems(RowStage):

@@ -13,8 +13,7 @@ from repair_ray import tables
 from repair_ray.config import Config
 from repair_ray.evaluation.protocols import SCORES, protocol_facts
 from repair_ray.evaluation.retrieval import best_ranks, direction_metrics
-from repair_ray.run import Recipe, Run
-from repair_ray.stages.ingest import CAPTIONS
+from repair_ray.run import CAPTIONS, Recipe, Run
 from repair_ray.stages.mine import Positives
 from repair_ray.stages.vectors import read_embeddings
 

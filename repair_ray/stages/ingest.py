@@ -15,16 +15,14 @@ import pyarrow.parquet as pq
 
 from repair_ray import tables
 from repair_ray.config import Config, DataConfig
+from repair_ray.data.access import image_store
 from repair_ray.data.duplicates import perceptual_hash
 from repair_ray.data.images import ImageProblem, pixel_hash
-from repair_ray.run import Recipe, Run, RunError
+from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run, RunError
 from repair_ray.stages.duplicates import settle_duplicates
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
 from repair_ray.stages.rows import Row, RowStage
-from repair_ray.stages.sources import gather, image_store
-
-IMAGES = "data/images"
-CAPTIONS = "data/captions"
+from repair_ray.stages.sources import gather
 
 
 class CheckImages(RowStage):
@@ -66,7 +64,7 @@ def ingest(
         gather(run, config, sources, images_file, captions_file)
         return pq.read_table(images_file)
 
-    trained = tuple(dict.fromkeys(("train", config.mining.split)))
+    trained = config.trained_splits
     run_graph(
         run,
         IMAGES,

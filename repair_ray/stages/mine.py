@@ -13,9 +13,8 @@ from repair_ray import tables
 from repair_ray.config import Config, MiningConfig
 from repair_ray.engines.searcher import Searcher
 from repair_ray.evaluation.positives import known_positives
-from repair_ray.run import Recipe, Run
+from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
-from repair_ray.stages.ingest import CAPTIONS, IMAGES
 from repair_ray.stages.rows import Row, RowStage
 from repair_ray.stages.vectors import read_embeddings
 

@@ -11,6 +11,7 @@ from PIL import Image
 
 from repair_ray import tables
 from repair_ray.config import DataConfig, LanguageConfig
+from repair_ray.data.access import image_store
 from repair_ray.data.store import ImageStore
 from repair_ray.engines.language import LanguageBackend
 from repair_ray.engines.recorded import RecordedLanguage
@@ -18,7 +19,6 @@ from repair_ray.engines.registry import language_backend
 from repair_ray.engines.tasks import AnswerError, Limits, Prompt, task
 from repair_ray.stages.cases import language_case
 from repair_ray.stages.rows import Row
-from repair_ray.stages.sources import image_store
 
 
 @dataclass(frozen=True)

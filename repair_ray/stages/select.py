@@ -10,12 +10,12 @@ from PIL import Image
 
 from repair_ray import tables
 from repair_ray.config import DataConfig, SelectionConfig
+from repair_ray.data.access import image_store
 from repair_ray.data.images import ImageProblem
 from repair_ray.data.text import text_key
 from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.engines.selection import Admission, select
 from repair_ray.stages.rows import Row, RowStage
-from repair_ray.stages.sources import image_store
 
 
 class SelectCandidate(RowStage):

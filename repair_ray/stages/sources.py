@@ -17,12 +17,11 @@ import pyarrow.parquet as pq
 
 from repair_ray import tables
 from repair_ray.config import Config, DataConfig
+from repair_ray.data.access import image_store, read_data
 from repair_ray.data.files import expand, filesystem
 from repair_ray.data.images import ImageProblem
-from repair_ray.data.readers import read
 from repair_ray.data.records import DataError, InlineImage, Problem, Record
 from repair_ray.data.shards import ShardWriter
-from repair_ray.data.store import ImageStore
 from repair_ray.data.text import text_key
 from repair_ray.run import Run
 from repair_ray.tables import Table
@@ -31,13 +30,6 @@ SHARDS = "data/shards"
 SPLITS = ("train", "validation", "test")
 UNKNOWN = "unknown"
 ROWS_AT_A_TIME = 10_000
-
-
-def image_store(folder: Path | str, data: DataConfig) -> ImageStore:
-    """The store that reads a run's pictures: shards below the run directory, files where the reader found them."""
-    return ImageStore(
-        str(folder), background=data.background, max_pixels=data.max_pixels, max_bytes=data.max_image_mb * 2**20
-    )
 
 
 def sources_of(data: DataConfig, world_folder: Path) -> dict[str, str]:
@@ -137,25 +129,11 @@ def items_of(data: DataConfig, sources: dict[str, str]) -> Iterator[tuple[str, R
     """Records with their splits: the one that a path was named for, or, of `data.path`, the one that each row names."""
     if data.path is None:
         for split, path in sources.items():
-            for item in _read(data, path, split):
+            for item in read_data(data, path, split):
                 yield split, item
         return
-    for item in _read(data, data.path, None):
+    for item in read_data(data, data.path, None):
         yield (UNKNOWN if isinstance(item, Problem) else item.split or UNKNOWN), item
-
-
-def _read(data: DataConfig, path: str, split: str | None) -> Iterator[Record | Problem]:
-    return read(
-        path,
-        data.format,
-        image_root=data.image_root,
-        image_column=data.image_column,
-        caption_column=data.caption_column,
-        group_column=data.group_column,
-        split_column=data.split_column,
-        id_column=data.id_column,
-        split=split,
-    )
 
 
 def _problem_row(problem: Problem, split: str) -> dict[str, Any]:

@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 
 from repair_ray import tables
 from repair_ray.data.text import text_key
-from repair_ray.run import Run, RunError
-from repair_ray.stages.ingest import CAPTIONS, IMAGES
+from repair_ray.run import CAPTIONS, IMAGES, Run, RunError
 from repair_ray.training.items import Reference, TrainingItems
 from repair_ray.training.pairs import ABSENT, CorrectedPair, PairSet
 

@@ -13,6 +13,7 @@ from PIL import Image
 
 from repair_ray import tables
 from repair_ray.config import Config, ObjectiveConfig, TrainingConfig
+from repair_ray.data.access import image_store
 from repair_ray.engines.encoder import Preprocess, build_model, save_weights
 from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.run import Run
@@ -20,7 +21,6 @@ from repair_ray.stages.audit import audit
 from repair_ray.stages.edit import edit
 from repair_ray.stages.embed import embed
 from repair_ray.stages.mine import mine
-from repair_ray.stages.sources import image_store
 from repair_ray.synthesis.training_set import training_set
 from repair_ray.training.batches import BatchPlan
 from repair_ray.training.loader import BatchLoader

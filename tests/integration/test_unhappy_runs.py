@@ -20,8 +20,8 @@ from repair_ray.cli import app
 from repair_ray.config import parse_config
 from repair_ray.engines.encoder import build_model, save_weights
 from repair_ray.engines.retriever import RetrieverSpec
-from repair_ray.run import Run
-from repair_ray.stages.ingest import CAPTIONS, IMAGES, ingest
+from repair_ray.run import CAPTIONS, IMAGES, Run
+from repair_ray.stages.ingest import ingest
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("local_ray")]
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from repair_ray import tables
-from repair_ray.run import Recipe, Run
+from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run
 from repair_ray.stages.cases import make_cases
-from repair_ray.stages.ingest import CAPTIONS, IMAGES
 
 USUAL = {"split": "train", "status": tables.OK}
 

@@ -17,8 +17,7 @@ import pytest
 
 from repair_ray import tables
 from repair_ray.config import MiningConfig
-from repair_ray.run import Recipe, Run
-from repair_ray.stages.ingest import CAPTIONS, IMAGES
+from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run
 from repair_ray.stages.mine import MineFailures, Positives, fold_of, within_budget
 
 ANGLES = {"A": 0, "B": 11, "C": 31, "D": 92, "a1": 20, "b1": 50, "c1": 5, "d1": 85}

@@ -10,8 +10,7 @@ import pytest
 
 from repair_ray import tables
 from repair_ray.config import Config, parse_config
-from repair_ray.run import Recipe, Run
-from repair_ray.stages.ingest import CAPTIONS, IMAGES
+from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run
 from repair_ray.synthesis.strategies import merged_failures, paired_edits, random_failures
 
 SIZE = 30
