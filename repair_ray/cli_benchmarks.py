@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -301,8 +300,6 @@ def _report(measure: Callable[[], dict[str, Any]], tables: str, json: Path | Non
     """Measure, print the tables of that name, write the figures."""
 
     def work() -> None:
-        # open_clip warns of weights that it was not asked to load: they come from a file after it.
-        logging.getLogger().setLevel(logging.ERROR)
         with errors.status("measuring"):
             facts = measure()
         from repair_ray.report import measuring

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from repair_ray.data.readers import read
-from repair_ray.data.records import DataError, InlineImage, Problem, Record
+from repair_ray.data.records import DataError, InlineImage
+from tests.data.reading import sort_out
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
@@ -29,11 +30,6 @@ def save(folder: Path, *parts: pa.Table, listed: int | None = None) -> str:
     (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": n} for n in names], "_split": "train"}))
     (folder / "dataset_info.json").write_text(json.dumps({"features": {}}))
     return str(folder)
-
-
-def sort_out(items: Any) -> tuple[list[Record], list[Problem]]:
-    listed = list(items)
-    return [i for i in listed if isinstance(i, Record)], [i for i in listed if isinstance(i, Problem)]
 
 
 def test_a_saved_data_set(tmp_path: Path) -> None:

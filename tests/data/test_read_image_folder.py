@@ -3,12 +3,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from repair_ray.data.readers import find_reader, read
-from repair_ray.data.records import DataError, ImageRef, Problem, Record
+from repair_ray.data.records import ImageRef
+from tests.data.reading import error, sort_out
 
 
 def fill(folder: Path, files: dict[str, str]) -> str:
@@ -16,17 +16,6 @@ def fill(folder: Path, files: dict[str, str]) -> str:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content, encoding="utf-8")
     return str(folder)
-
-
-def sort_out(items: Any) -> tuple[list[Record], list[Problem]]:
-    listed = list(items)
-    return [i for i in listed if isinstance(i, Record)], [i for i in listed if isinstance(i, Problem)]
-
-
-def error(path: str, **options: Any) -> str:
-    with pytest.raises(DataError) as caught:
-        list(read(path, **options))
-    return str(caught.value)
 
 
 def test_captions_beside_pictures(tmp_path: Path) -> None:

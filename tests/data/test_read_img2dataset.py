@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from repair_ray.data.readers import find_reader, read
-from repair_ray.data.records import DataError, ImageRef, InlineImage, Problem, Record
+from repair_ray.data.records import DataError, ImageRef, InlineImage
+from tests.data.reading import sort_out
 
 # key, caption, status, error_message: two that came, one that did not, one without a caption.
 ROWS = [
@@ -46,11 +47,6 @@ def shard(folder: Path, rows: list[tuple[Any, ...]], number: str = "00000") -> N
                 tar.addfile(info, io.BytesIO(data))
     pq.write_table(table(rows), folder / f"{number}.parquet")
     (folder / f"{number}_stats.json").write_text(json.dumps({"count": len(rows), "successes": 3}))
-
-
-def sort_out(items: Any) -> tuple[list[Record], list[Problem]]:
-    listed = list(items)
-    return [i for i in listed if isinstance(i, Record)], [i for i in listed if isinstance(i, Problem)]
 
 
 def test_tars_with_their_failures(tmp_path: Path) -> None:

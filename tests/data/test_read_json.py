@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,8 @@ import pytest
 
 from repair_ray.data.readers import find_reader, read
 from repair_ray.data.readers.json_stream import shape
-from repair_ray.data.records import DataError, ImageRef, Problem, Record
-
-
-def photos(folder: Path, *names: str) -> None:
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(b"photo")
+from repair_ray.data.records import ImageRef, Problem, Record
+from tests.data.reading import captions_and_reasons, error, photos
 
 
 def write(file: Path, value: Any, bom: bool = False, **style: Any) -> str:
@@ -26,21 +20,6 @@ def write(file: Path, value: Any, bom: bool = False, **style: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, **style)
     file.write_bytes((b"\xef\xbb\xbf" if bom else b"") + text.encode())
     return str(file)
-
-
-def sort_out(items: Any) -> tuple[dict[str, list[str]], Counter[str]]:
-    """Captions by image id, and how often each kind of problem came."""
-    listed = list(items)
-    return (
-        {item.image_id: item.captions for item in listed if isinstance(item, Record)},
-        Counter(item.reason for item in listed if isinstance(item, Problem)),
-    )
-
-
-def error(path: str, **options: Any) -> str:
-    with pytest.raises(DataError) as caught:
-        list(read(path, **options))
-    return str(caught.value)
 
 
 def coco(**more: Any) -> dict[str, Any]:
@@ -90,7 +69,7 @@ def test_coco_in_another_order_and_with_faults(tmp_path: Path) -> None:
     whole["images"] = [whole["images"][1], {"file_name": "other.jpg", "id": 3}, {"id": 8}, "text"]
     back = dict(reversed(whole.items()))
     assert next(iter(back)) == "categories"
-    captions, problems = sort_out(read(write(tmp_path / "notes.json", back, indent=1)))
+    captions, problems = captions_and_reasons(read(write(tmp_path / "notes.json", back, indent=1)))
     assert list(captions) == ["003.jpg"] and len(captions["003.jpg"]) == 7
     assert problems == {"repeated_id": 1, "bad_record": 3, "unknown_image": 3}
 
@@ -127,8 +106,8 @@ def test_blip_as_a_list_as_lines_and_as_an_object(tmp_path: Path) -> None:
     for name, text in forms.items():
         file = write(tmp_path / name, text, bom=True)
         assert find_reader(file)[0].name == "json"
-        assert sort_out(read(file)) == (BLIP_CAPTIONS, BLIP_PROBLEMS), name
-    assert sort_out(read(str(tmp_path / "lines.jsonl"), id_column="image_id"))[0] == {
+        assert captions_and_reasons(read(file)) == (BLIP_CAPTIONS, BLIP_PROBLEMS), name
+    assert captions_and_reasons(read(str(tmp_path / "lines.jsonl"), id_column="image_id"))[0] == {
         "coco_1": ["b1"],
         "coco_2": ["a1", "a2"],
         "coco_9": ["b2"],
@@ -139,18 +118,21 @@ def test_cusa_names_photos_by_absolute_paths(tmp_path: Path) -> None:
     photos(tmp_path / "p", "a.jpg")
     entries = [{"image_path": f"{tmp_path}/p/a.jpg", "caption": text, "image_id": "1"} for text in ("x", "y")]
     file = write(tmp_path / "train.json", [*entries, {"image_path": "/etc/passwd", "caption": "z"}])
-    assert sort_out(read(file, image_root=str(tmp_path / "p"))) == ({"a.jpg": ["x", "y"]}, {"path_escapes_root": 1})
+    assert captions_and_reasons(read(file, image_root=str(tmp_path / "p"))) == (
+        {"a.jpg": ["x", "y"]},
+        {"path_escapes_root": 1},
+    )
 
 
 def test_neuraltalk2_and_lines_with_a_fault(tmp_path: Path) -> None:
     photos(tmp_path, "a.jpg", "b.jpg")
     raw = write(tmp_path / "raw.json", [{"file_path": "a.jpg", "captions": ["x", "y"], "id": 5}])
-    assert sort_out(read(raw)) == ({"a.jpg": ["x", "y"]}, {})
+    assert captions_and_reasons(read(raw)) == ({"a.jpg": ["x", "y"]}, {})
     torn = write(
         tmp_path / "torn.jsonl",
         '{"image": "a.jpg", "caption": "x"}\n{"image": "b.jp\n{"image": "b.jpg", "caption": "y"}',
     )
-    assert sort_out(read(torn)) == ({"a.jpg": ["x"], "b.jpg": ["y"]}, {"bad_record": 1})
+    assert captions_and_reasons(read(torn)) == ({"a.jpg": ["x"], "b.jpg": ["y"]}, {"bad_record": 1})
     one = write(tmp_path / "one.jsonl", '{"image": "a.jpg", "text": "line\\u2028of one", "split": "val"}')
     assert [(i.split, i.captions) for i in read(one) if isinstance(i, Record)] == [("validation", ["line of one"])]
 
@@ -181,6 +163,6 @@ def test_coco_subset_made_by_others() -> None:
     shared = Path(os.environ.get("REPAIR_RAY_SHARED_DATA", "../shared/data"))
     if not (shared / "coco").exists():
         pytest.skip(f"{shared}/coco is absent (set REPAIR_RAY_SHARED_DATA)")
-    captions, problems = sort_out(read(str(shared / "coco")))
+    captions, problems = captions_and_reasons(read(str(shared / "coco")))
     assert (len(captions), sum(map(len, captions.values())), problems) == (50, 250, {})
     assert captions["000000391895.jpg"][0] == "A man with a red helmet on a small moped on a dirt road."

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from repair_ray.data.readers import read
-from repair_ray.data.records import DataError, ImageRef, Problem, Record
+from repair_ray.data.records import DataError, ImageRef
+from tests.data.reading import sort_out
 
 
 def entry(name: str, split: str = "train", captions: tuple[str, ...] = ("a", "b"), **more: Any) -> dict[str, Any]:
@@ -25,11 +26,6 @@ def write(folder: Path, entries: list[Any], photos: tuple[str, ...] = (), bom: b
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"photo")
     return str(file)
-
-
-def sort_out(items: Any) -> tuple[list[Record], list[Problem]]:
-    listed = list(items)
-    return [i for i in listed if isinstance(i, Record)], [i for i in listed if isinstance(i, Problem)]
 
 
 def test_captions_stay_with_their_photo_whatever_imgid_says(tmp_path: Path) -> None:

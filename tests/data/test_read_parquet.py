@@ -11,7 +11,8 @@ import pytest
 
 from repair_ray.data.images import load_rgb, pixel_hash
 from repair_ray.data.readers import read
-from repair_ray.data.records import DataError, ImageRef, InlineImage, Problem, Record
+from repair_ray.data.records import DataError, ImageRef, InlineImage, Record
+from tests.data.reading import error, sort_out
 
 SAMPLE = Path(__file__).parents[1] / "fixtures/emoji/sample.parquet"
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -26,17 +27,6 @@ def write(file: Path, row_group_size: int = 100, **columns: Any) -> str:
 
 def images(*data: bytes | None) -> Any:
     return [None if d is None else {"bytes": d, "path": "same.png"} for d in data], IMAGE
-
-
-def sort_out(items: Any) -> tuple[list[Record], list[Problem]]:
-    listed = list(items)
-    return [i for i in listed if isinstance(i, Record)], [i for i in listed if isinstance(i, Problem)]
-
-
-def error(path: str, **options: Any) -> str:
-    with pytest.raises(DataError) as caught:
-        list(read(path, **options))
-    return str(caught.value)
 
 
 def test_the_sample_row_for_row() -> None:

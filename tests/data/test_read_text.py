@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import csv
 import os
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from repair_ray.data.readers import find_reader, read
-from repair_ray.data.records import DataError, ImageRef, Problem, Record
+from repair_ray.data.records import ImageRef, Problem, Record
+from tests.data.reading import captions_and_reasons, error, photos
 
 # Names that tools split wrongly: dots, spaces, "#", commas, quotes, CJK.
 ODD_NAMES = ["a.b.c.jpg", "two words.jpg", "no#1.jpg", "x, y.jpg", 'the "best".jpg', "猫.jpg", "semi;colon|pipe.jpg"]
-
-
-def photos(folder: Path, *names: str) -> None:
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(b"photo")
 
 
 def write(file: Path, text: str, encoding: str = "utf-8") -> str:
@@ -29,23 +23,8 @@ def write(file: Path, text: str, encoding: str = "utf-8") -> str:
     return str(file)
 
 
-def sort_out(items: Any) -> tuple[dict[str, list[str]], Counter[str]]:
-    """Captions by image id, and how often each kind of problem came."""
-    listed = list(items)
-    return (
-        {item.image_id: item.captions for item in listed if isinstance(item, Record)},
-        Counter(item.reason for item in listed if isinstance(item, Problem)),
-    )
-
-
 def splits(items: Any) -> dict[str, str | None]:
     return {item.image_id: item.split for item in items if isinstance(item, Record)}
-
-
-def error(path: str, **options: Any) -> str:
-    with pytest.raises(DataError) as caught:
-        list(read(path, **options))
-    return str(caught.value)
 
 
 TOKENS = (
@@ -66,7 +45,7 @@ def test_token_lines_are_joined_by_photo_and_ordered_by_number(tmp_path: Path) -
     photos(tmp_path / "images", "a.jpg", "b.jpg", "no#1.jpg")
     file = write(tmp_path / "some.token", "\ufeff" + TOKENS)
     assert find_reader(file)[0].name == "token"
-    captions, problems = sort_out(read(file))
+    captions, problems = captions_and_reasons(read(file))
     assert captions == {
         "b.jpg": ["first of b", "second of b"],
         "a.jpg": ["A dog , its tail up .", "last"],
@@ -87,7 +66,7 @@ def test_split_lists_beside_a_token_file(tmp_path: Path) -> None:
     assert find_reader(str(tmp_path))[1] == [str(tmp_path / "Flickr8k.token.txt")]
     unlisted = {"c.jpg": "unlisted", "d.jpg": "unlisted"}
     assert splits(read(str(tmp_path))) == {"a.jpg": "train", "2.jpg": "validation", **unlisted}
-    assert sort_out(read(str(tmp_path), split="train"))[0] == {"a.jpg": ["of a"]}
+    assert captions_and_reasons(read(str(tmp_path), split="train"))[0] == {"a.jpg": ["of a"]}
     assert splits(read(str(tmp_path), split="test", split_column="")) == dict.fromkeys(
         splits(read(str(tmp_path))), "test"
     )
@@ -110,7 +89,7 @@ def test_csv_of_every_separator_with_awkward_names_and_captions(tmp_path: Path, 
         writer = csv.writer(file, delimiter=separator, lineterminator=line_end)
         writer.writerow(["id", " filepath ", "title"])
         writer.writerows(rows)
-    captions, problems = sort_out(read(str(tmp_path / "data.txt")))
+    captions, problems = captions_and_reasons(read(str(tmp_path / "data.txt")))
     assert problems == {}
     assert captions == {name: [" ".join(f"{text} {i}".split()) for text in awkward] for i, name in enumerate(ODD_NAMES)}
 
@@ -134,8 +113,8 @@ def test_kaggle_captions_and_results(tmp_path: Path) -> None:
         "1.jpg": ["A dog , wet .", 'She says "hi" .'],
         "2199200615.jpg": ["plain", "A dog runs across the grass ."],
     }
-    assert sort_out(read(one)) == (expected, {})
-    assert sort_out(read(two)) == (expected, {})
+    assert captions_and_reasons(read(one)) == (expected, {})
+    assert captions_and_reasons(read(two)) == (expected, {})
 
 
 def test_rows_that_no_rule_mends_are_problems(tmp_path: Path) -> None:
@@ -155,7 +134,7 @@ def test_rows_that_no_rule_mends_are_problems(tmp_path: Path) -> None:
     assert "2 fields where the header names 3 (separator: pipe)" in problems[0].detail
     # An extra field in a row whose caption is not last can be a shifted one: not guessed.
     wide = write(tmp_path / "wide.csv", "caption,image\nok,a.jpg\nred, blue,a.jpg\nempty cells after,a.jpg,,\n")
-    assert sort_out(read(wide)) == ({"a.jpg": ["ok", "empty cells after"]}, {"bad_record": 1})
+    assert captions_and_reasons(read(wide)) == ({"a.jpg": ["ok", "empty cells after"]}, {"bad_record": 1})
 
 
 def test_clip_benchmark_lines_are_not_quoted(tmp_path: Path) -> None:
@@ -165,7 +144,7 @@ def test_clip_benchmark_lines_are_not_quoted(tmp_path: Path) -> None:
         'image,caption\na.jpg,Two dogs, one red, play.\na.jpg,"Stop" says the sign, and he stops.\n'
         'a.jpg,"An open quote\nb, c.jpg,A cat.\nnothing\n',
     )
-    captions, problems = sort_out(read(file))
+    captions, problems = captions_and_reasons(read(file))
     assert captions == {
         "a.jpg": ["Two dogs, one red, play.", '"Stop" says the sign, and he stops.', '"An open quote'],
         "b, c.jpg": ["A cat."],
@@ -181,7 +160,7 @@ def test_stray_quotes_do_not_swallow_rows(tmp_path: Path) -> None:
         'title\tfilepath\n"Stop" says the sign\ta.jpg\n"never closed\tb.jpg\n'
         '"two\nlines"\tc.jpg\nbefore the end\td.jpg\n"open at the end\td.jpg\n',
     )
-    assert sort_out(read(file)) == (
+    assert captions_and_reasons(read(file)) == (
         {
             "a.jpg": ['"Stop" says the sign'],
             "b.jpg": ['"never closed'],
@@ -201,7 +180,7 @@ def test_negclip_columns_are_left_alone_and_lists_of_captions_are_taken(tmp_path
         "1\t[sic] a caption\ta.jpg\t__import__('os').system('false')\t[\n"
         "2\t['unfinished\ta.jpg\t\t\n",
     )
-    captions, problems = sort_out(read(file))
+    captions, problems = captions_and_reasons(read(file))
     assert captions == {"a.jpg": ["one", "two's", "[sic] a caption", "['unfinished"]}
     assert problems == {}
 
@@ -239,8 +218,8 @@ def test_rows_of_one_picture_must_agree(tmp_path: Path) -> None:
         tmp_path / "t.csv",
         "image,caption,split,key\na.jpg,1,train,k\na.jpg,2,test,k\nb.jpg,3,train,m\nc.jpg,4,train,m\n",
     )
-    assert sort_out(read(file)) == ({"b.jpg": ["3"], "c.jpg": ["4"]}, {"ambiguous_id": 1})
-    assert sort_out(read(file, id_column="key", split_column=""))[1] == {"ambiguous_id": 1}
+    assert captions_and_reasons(read(file)) == ({"b.jpg": ["3"], "c.jpg": ["4"]}, {"ambiguous_id": 1})
+    assert captions_and_reasons(read(file, id_column="key", split_column=""))[1] == {"ambiguous_id": 1}
 
 
 def test_files_named_for_splits_are_one_data_set(tmp_path: Path) -> None:
@@ -251,7 +230,7 @@ def test_files_named_for_splits_are_one_data_set(tmp_path: Path) -> None:
     reader, files = find_reader(str(tmp_path))
     assert (reader.name, [Path(file).name for file in files]) == ("csv", ["train.csv", "val.csv"])
     assert splits(read(str(tmp_path))) == {"a.jpg": "train", "b.jpg": "validation"}
-    assert sort_out(read(str(tmp_path)))[1] == {"ambiguous_id": 1}  # a picture of two splits is of neither
+    assert captions_and_reasons(read(str(tmp_path)))[1] == {"ambiguous_id": 1}  # a picture of two splits is of neither
     assert len(find_reader(str(tmp_path / "*.csv"))[1]) == 3
 
 
@@ -277,7 +256,7 @@ def test_pictures_are_looked_for_near_the_file_and_nowhere_else(tmp_path: Path) 
         ("a.jpg", ["x"], ImageRef(str(tmp_path / "set/pics/all/a.jpg"))),
         ("b.jpg", ["y", "z"], ImageRef(str(tmp_path / "set/pics/all/b.jpg"))),
     ]
-    assert sort_out(read(str(tmp_path / "set")))[1] == {"path_escapes_root": 1}
+    assert captions_and_reasons(read(str(tmp_path / "set")))[1] == {"path_escapes_root": 1}
 
 
 @pytest.mark.shared_data
@@ -285,10 +264,10 @@ def test_flickr8k_reads_alike_from_three_files_made_by_others() -> None:
     shared = Path(os.environ.get("REPAIR_RAY_SHARED_DATA", "../shared/data"))
     if not (shared / "flickr8k").exists():
         pytest.skip(f"{shared}/flickr8k is absent (set REPAIR_RAY_SHARED_DATA)")
-    tokens, problems = sort_out(read(str(shared / "flickr8k")))
+    tokens, problems = captions_and_reasons(read(str(shared / "flickr8k")))
     assert (len(tokens), sum(map(len, tokens.values())), problems) == (1000, 5000, {})
-    assert sort_out(read(str(shared / "flickr8k/captions.txt"))) == (tokens, {})
-    karpathy, _ = sort_out(read(str(shared / "karpathy"), image_root=str(shared / "flickr8k/images")))
+    assert captions_and_reasons(read(str(shared / "flickr8k/captions.txt"))) == (tokens, {})
+    karpathy, _ = captions_and_reasons(read(str(shared / "karpathy"), image_root=str(shared / "flickr8k/images")))
     assert len(karpathy) == 237
     assert karpathy == {name: tokens[name] for name in karpathy}
 

@@ -18,9 +18,10 @@ from repair_ray.data.readers import read
 from repair_ray.data.readers.base import ReadOptions
 from repair_ray.data.readers.tar_headers import TarHeaders
 from repair_ray.data.readers.webdataset import Sample, TarReader
-from repair_ray.data.records import DataError, ImageRef, Problem, Record
+from repair_ray.data.records import DataError, ImageRef, Record
 from repair_ray.data.shards import ShardWriter
 from repair_ray.data.store import ImageStore
+from tests.data.reading import error, sort_out
 
 Members = list[tuple[str, bytes | str]]
 
@@ -40,17 +41,6 @@ def write(file: Path, members: Members) -> str:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(tar_bytes(members))
     return str(file)
-
-
-def sort_out(items: Any) -> tuple[list[Record], list[Problem]]:
-    listed = list(items)
-    return [i for i in listed if isinstance(i, Record)], [i for i in listed if isinstance(i, Problem)]
-
-
-def error(path: str, **options: Any) -> str:
-    with pytest.raises(DataError) as caught:
-        list(read(path, **options))
-    return str(caught.value)
 
 
 def fetched(record: Record) -> bytes:

@@ -54,12 +54,9 @@ class Pictures:
         """The picture's id and place. Problems: no_image, path_escapes_root, missing_image."""
         if not name:
             return Problem(source, "no_image", "the picture's name is empty")
-        try:
-            uri = under_root(root, name)
-        except ValueError as error:
-            return Problem(source, "path_escapes_root", f"{error}; set data.image_root to a folder that holds it")
-        if not self.listing.has(uri):
-            return Problem(source, "missing_image", f"no file {uri}")
+        uri = located(self.listing, root, name, source)
+        if isinstance(uri, Problem):
+            return uri
         given = picture_id(name)
         # An absolute name is told from the root, so that the id does not change with the machine.
         start = under_root(root, "x")[:-1]
@@ -92,3 +89,12 @@ class Pictures:
             return self.listing.has(under_root(folder, name))
         except (ValueError, OSError):
             return False
+
+
+def located(listing: FolderListing, root: str, name: str, source: str) -> str | Problem:
+    """Where the picture of this name lies. Problems: path_escapes_root, missing_image."""
+    try:
+        uri = under_root(root, name)
+    except ValueError as error:
+        return Problem(source, "path_escapes_root", f"{error}; set data.image_root to a folder that holds it")
+    return uri if listing.has(uri) else Problem(source, "missing_image", f"no file {uri}")

@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from repair_ray.data.files import FolderListing, under_root
+from repair_ray.data.files import FolderListing
 from repair_ray.data.readers.base import ReadOptions
 from repair_ray.data.readers.join import RowJoiner
 from repair_ray.data.readers.parquet_columns import Columns, choose_columns, is_text
+from repair_ray.data.readers.roots import located
 from repair_ray.data.records import (
     ImageRef,
     InlineImage,
@@ -100,13 +101,8 @@ class _Rows:
         if not name:
             return Problem(source, "no_image", "neither bytes nor a path in the image column")
         root = self.options.image_root or source.rpartition("/")[0] or "."
-        try:
-            uri = under_root(root, name)
-        except ValueError as error:
-            return Problem(source, "path_escapes_root", f"{error}; set data.image_root to a folder that holds it")
-        if not self.listing.has(uri):
-            return Problem(source, "missing_image", f"no file {uri}")
-        return ImageRef(uri)
+        uri = located(self.listing, root, name, source)
+        return uri if isinstance(uri, Problem) else ImageRef(uri)
 
 
 def _as_list(value: Any) -> list[Any]:
