@@ -12,31 +12,33 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from repair_ray.sections import (
-    CONTROLS,
+from repair_ray.sections.base import Section, Seed, Split
+from repair_ray.sections.data import DataConfig, WorldConfig
+from repair_ray.sections.language import (
     AuditConfig,
-    Control,
-    DataConfig,
-    DiffusionConfig,
-    EditConfig,
     EndpointConfig,
     EngineConfig,
-    EvaluationConfig,
-    FaultConfig,
     LanguageConfig,
-    MiningConfig,
-    ObjectiveConfig,
-    Placement,
-    PoolConfig,
     PriceConfig,
-    RetrieverConfig,
-    Section,
-    Seed,
+)
+from repair_ray.sections.objective import ObjectiveConfig, Placement
+from repair_ray.sections.pools import FaultConfig, PoolConfig
+from repair_ray.sections.synthesis import (
+    CONTROLS,
+    Control,
+    DiffusionConfig,
+    EditConfig,
+    MiningConfig,
+    NegativesConfig,
     SelectionConfig,
-    Split,
     Strategy,
+)
+from repair_ray.sections.training import (
+    EvaluationConfig,
+    LoraConfig,
+    RetrieverConfig,
+    TeacherConfig,
     TrainingConfig,
-    WorldConfig,
 )
 
 __all__ = [
@@ -53,7 +55,9 @@ __all__ = [
     "EvaluationConfig",
     "FaultConfig",
     "LanguageConfig",
+    "LoraConfig",
     "MiningConfig",
+    "NegativesConfig",
     "ObjectiveConfig",
     "Placement",
     "PoolConfig",
@@ -63,6 +67,7 @@ __all__ = [
     "SelectionConfig",
     "Split",
     "Strategy",
+    "TeacherConfig",
     "TrainingConfig",
     "WorldConfig",
     "load_config",
@@ -92,7 +97,9 @@ class Config(Section):
     audit: AuditConfig = AuditConfig()
     edit: EditConfig = EditConfig()
     selection: SelectionConfig = SelectionConfig()
+    negatives: NegativesConfig = NegativesConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
+    teacher: TeacherConfig | None = None
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     pool: PoolConfig = PoolConfig()

@@ -14,9 +14,12 @@ NO_FAILURE = "no_failure"
 
 IMAGE = "image"
 CAPTION = "caption"
-# Kinds of edits: made by an engine, or the ground truth that stands in for one.
+# Kinds of edits: made by an engine, the ground truth that stands in for one, an item that is wrong for its query, and
+# another way to say its ground truth.
 EDITED = "edited"
 PAIRED = "paired"
+NEGATIVE = "negative"
+PARAPHRASE = "paraphrase"
 
 _STATUS = [pa.field("status", pa.string(), nullable=False), pa.field("reason", pa.string())]
 _IMAGE_REF = [

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from repair_ray.config import CONTROLS, Config, ConfigError, load_config, parse_config
 from repair_ray.data.readers import READERS
-from repair_ray.sections import Format
+from repair_ray.sections.data import Format
 
 DATA = {"data": {"path": "pairs.parquet"}}
 

@@ -1,0 +1,90 @@
+"""Who answers the language tasks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from repair_ray.sections.base import Fraction, PositiveInt, Section, Seed
+from repair_ray.sections.pools import PoolConfig
+
+
+class EndpointConfig(Section):
+    """An OpenAI-compatible endpoint (language.backend=openai)."""
+
+    url: str | None = Field(None, description="such as http://host:8000/v1; unset: the client's own default")
+    key_variable: str = Field("OPENAI_API_KEY", description="environment variable that holds the key")
+    at_once: PositiveInt = Field(16, description="requests in flight, of each actor")
+    per_minute: PositiveInt | None = Field(None, description="requests started in a minute, of each actor")
+    retries: int = Field(6, ge=0, description="of one request, after 429, 5xx, a time-out or a broken connection")
+    timeout_s: float = Field(120.0, gt=0.0)
+    form: Literal["json_schema", "json_object", "text"] = Field(
+        "json_schema", description="what the endpoint is told of the answer's form; it is checked here in any case"
+    )
+    extra: dict[str, Any] = Field(default_factory=dict, description="further fields of each request's body")
+
+
+class EngineConfig(Section):
+    """vLLM engines inside Ray Data (language.backend=vllm); `language.pool.actors` is the number of replicas."""
+
+    arguments: dict[str, Any] = Field(default_factory=dict, description="vLLM's engine arguments")
+    variables: dict[str, str] = Field(default_factory=dict, description="environment variables of the engines")
+    template: dict[str, Any] = Field(default_factory=dict, description="arguments of the chat template")
+    lora: str | None = Field(None, description="LoRA adapter: a folder or a hub name; set enable_lora in arguments")
+
+    @model_validator(mode="after")
+    def _ours(self) -> EngineConfig:
+        if "model" in self.arguments:
+            raise ValueError("language.engine.arguments.model: set language.model instead")
+        return self
+
+    @property
+    def workers(self) -> int:
+        """The processes of one engine, which share its weights and what its replica is given."""
+        return math.prod(int(self.arguments.get(f"{kind}_parallel_size", 1)) for kind in ("tensor", "pipeline"))
+
+
+class PriceConfig(Section):
+    """What a million tokens cost, in any currency; for the report's sums."""
+
+    input: float = Field(0.0, ge=0.0)
+    output: float = Field(0.0, ge=0.0)
+
+
+class LanguageConfig(Section):
+    """Who answers the language tasks (audit, instruct, edit captions)."""
+
+    backend: Literal["heuristic", "vllm", "openai"] = "heuristic"
+    model: str | None = Field(None, description="hub name or folder (vllm), or the endpoint's name for it (openai)")
+    view: Literal["captions", "images"] = Field(
+        "captions", description="captions: an image stands for its captions; images: the model sees the pictures too"
+    )
+    image_px: PositiveInt = Field(512, description="longest side of a picture that is shown to a model")
+    max_changes: PositiveInt = Field(4, description="an edit that needs more changes than this is not made")
+    drafts: int = Field(3, ge=1, le=8, description="edited captions asked for with one question")
+    min_confidence: Fraction = Field(0.0, description="a model that is less sure has abstained")
+    temperature: float = Field(0.0, ge=0.0)
+    top_p: float = Field(1.0, gt=0.0, le=1.0)
+    max_tokens: PositiveInt = 512
+    seed: Seed = 0
+    answers: str | None = Field(None, description="folder of answers to share between runs; unset: the run's own")
+    endpoint: EndpointConfig = EndpointConfig()
+    engine: EngineConfig = EngineConfig()
+    price: PriceConfig = PriceConfig()
+    pool: PoolConfig = PoolConfig(rows_per_block=64)
+
+    @model_validator(mode="after")
+    def _model(self) -> LanguageConfig:
+        if self.backend != "heuristic" and not self.model:
+            raise ValueError(f"language.model is unset: language.backend={self.backend} needs the name of a model")
+        if self.backend == "heuristic" and self.view == "images":
+            raise ValueError("language.view=images: the heuristic backend sees no picture; set language.view=captions")
+        return self
+
+
+class AuditConfig(Section):
+    """Who audits, where that is another model than `language`."""
+
+    language: LanguageConfig | None = None

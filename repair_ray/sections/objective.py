@@ -1,0 +1,107 @@
+"""What training minimises: a weighted sum of terms, each of them a section."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from repair_ray.sections.base import Fraction, PositiveInt, Section
+
+Placement = Literal["local", "dispersed", "both"]
+Weight = Field(1.0, ge=0.0)
+Temperature = Field(0.05, gt=0.0)
+
+
+class SoftLabelsConfig(Section):
+    """SASS: the teacher's in-batch image-text distribution as soft labels (SAFT; methods, section 2)."""
+
+    weight: float = Weight
+    temperature: float = Temperature
+    teacher_temperature: float = Temperature
+
+
+class IntraModalConfig(Section):
+    """ISD: the teacher's in-batch image-image distribution (SAFT), or also text-text (as CUSA)."""
+
+    weight: float = Weight
+    temperature: float = Temperature
+    teacher_temperature: float = Temperature
+    kinds: tuple[Literal["image", "text"], ...] = Field(("image",), min_length=1)
+
+
+class DistillConfig(Section):
+    """Cross-entropy to the teacher's in-batch distribution, with the model's own logit scale (as open_clip)."""
+
+    weight: float = Weight
+    teacher_scale: float = Field(100.0, gt=0.0, description="the teacher's logit scale")
+
+
+class FineGrainedConfig(Section):
+    """An image against its caption and that caption's negatives (SAN, NegCLIP, TripletCLIP)."""
+
+    weight: float = Weight
+    negatives: PositiveInt = Field(4, description="negative captions drawn for an anchor in a step")
+    candidates: Literal["own", "batch"] = Field(
+        "own", description="own: the caption's own negatives (SAN); batch: all of the batch's (NegCLIP, TripletCLIP)"
+    )
+
+
+class PositiveMixingConfig(Section):
+    """PM: a positive that is hardly nearer than the hardest negative is mixed with it (HNCSE; methods, section 4)."""
+
+    weight: float = Weight
+    margin: float = Field(0.1, ge=0.0, description="relative gap below which the positive is mixed")
+    mix: Fraction | None = Field(None, description="fixed weight of the positive; unset: by the two similarities")
+
+
+class HardNegativeMixingConfig(Section):
+    """HNM: mixtures of a query's hardest negatives are further negatives (HNCSE; methods, section 4)."""
+
+    weight: float = Weight
+    k: PositiveInt = Field(10, description="hardest negatives of a query that are mixed; below training.batch_size")
+    pairs: PositiveInt = Field(16, description="mixtures made for a query in a step")
+    mix: Literal["uniform", "similarity"] = "uniform"
+
+
+class ObjectiveConfig(Section):
+    """`infonce` over anchors, plus the hard pairs where `placement` puts them, plus the terms that are set."""
+
+    infonce_weight: float = Field(1.0, ge=0.0, description="0 where another term takes the place of the global loss")
+    placement: Placement = "local"
+    local_weight: float = Field(1.0, ge=0.0)
+    local_scale: float | None = Field(None, gt=0.0, description="own logit scale of the local grid; unset: the model's")
+    push_only: bool = Field(False, description="local grids only push hard negatives apart, and pull nothing")
+    paired_fallback: bool = Field(True, description="a direction without an edit takes the mined item's own pair")
+    soft_labels: SoftLabelsConfig | None = None
+    intra_modal: IntraModalConfig | None = None
+    fine_grained: FineGrainedConfig | None = Field(None, description="needs a strategy that writes negatives")
+    positive_mixing: PositiveMixingConfig | None = None
+    hard_negative_mixing: HardNegativeMixingConfig | None = None
+    distill: DistillConfig | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _switches(cls, tree: Any) -> Any:
+        """`soft_labels: true` for a term with its defaults, `false` for none."""
+        if not isinstance(tree, dict):
+            return tree
+        return {
+            key: ({} if value else None) if key in TERMS and isinstance(value, bool) else value
+            for key, value in tree.items()
+        }
+
+    @property
+    def taught(self) -> bool:
+        """Whether a term reads a teacher's features."""
+        return any((self.soft_labels, self.intra_modal, self.distill))
+
+
+TERMS = (
+    "soft_labels",
+    "intra_modal",
+    "fine_grained",
+    "positive_mixing",
+    "hard_negative_mixing",
+    "distill",
+)

@@ -1,0 +1,102 @@
+"""Who makes hard pairs, and how failures are mined, edited and selected."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+from pydantic import Field, model_validator
+
+from repair_ray.sections.base import Fraction, PositiveInt, Section, Split
+from repair_ray.sections.language import LanguageConfig
+from repair_ray.sections.pools import PoolConfig
+
+Strategy = Literal["repair", "vanilla", "mined", "error_agnostic", "negclip", "san", "paraphrase", "triplet"]
+Control = Literal[
+    "vanilla_equal_compute",
+    "vanilla_equal_steps",
+    "mined",
+    "error_agnostic",
+    "placement_local",
+    "placement_dispersed",
+    "placement_both",
+]
+CONTROLS: tuple[str, ...] = get_args(Control)
+
+
+class MiningConfig(Section):
+    """Which retrieval failures count (methods, section 1, step 1)."""
+
+    split: Split = "train"
+    directions: tuple[Literal["i2t", "t2i"], ...] = Field(("i2t", "t2i"), min_length=1)
+    keep: Literal["top_k", "above_gt"] = "top_k"
+    k: PositiveInt = Field(5, description="search depth in false positives, once positives are taken out")
+    max_per_query: PositiveInt | None = Field(
+        None, description="false positives kept for one query, best ranked first; unset: all of the k"
+    )
+    budget: PositiveInt | None = Field(None, description="failures kept for one direction, spread over queries")
+    folds: int = Field(0, ge=0, description="cross-fitting: mine each fold with a retriever that never saw it")
+    memory_mb: PositiveInt = Field(2048, description="gallery features one FAISS index holds; more is sharded")
+
+    @model_validator(mode="after")
+    def _folds(self) -> MiningConfig:
+        if self.folds == 1:
+            raise ValueError("mining.folds must be 0 (off) or at least 2")
+        return self
+
+
+ImageEditorName = Literal["none", "scene", "flux2-klein", "flux2-klein-9b", "flux2", "flux-kontext", "instruct-pix2pix"]
+
+
+class DiffusionConfig(Section):
+    """How a diffusion editor runs; what is unset is the editor's own default."""
+
+    model: str | None = Field(None, description="hub name or folder of the pipeline")
+    dtype: Literal["bf16", "fp16", "fp32"] = "bf16"
+    steps: PositiveInt | None = None
+    guidance: float | None = Field(None, ge=0.0)
+    max_px: PositiveInt = Field(1024, description="longest side of a picture while it is edited")
+    offload: Literal["none", "model", "sequential"] = Field("none", description="parts that wait on the CPU")
+    compile: bool = Field(False, description="torch.compile the denoiser: minutes once, then faster")
+    attention: str | None = Field(None, description="attention backend, by diffusers' name for it")
+    arguments: dict[str, Any] = Field(default_factory=dict, description="further arguments of each call")
+    safety: str | None = Field(
+        None, description="package.module:function that takes a PIL picture and returns why it is refused, or None"
+    )
+
+
+class EditConfig(Section):
+    """How false positives are edited (methods, section 1, step 3)."""
+
+    language: LanguageConfig | None = Field(None, description="who instructs and edits, where not `language`")
+    candidates: PositiveInt = 3
+    image_editor: ImageEditorName = Field("none", description="none: t2i takes paired counterparts only")
+    diffusion: DiffusionConfig = DiffusionConfig()
+    pool: PoolConfig | None = Field(None, description="actors that edit; unset: as `pool`")
+
+
+class SelectionConfig(Section):
+    """Which candidate wins (methods, section 1, step 4)."""
+
+    audit: bool = Field(True, description="false: every mined failure goes on (ablation of quality control)")
+    pick: Literal["minimal", "first", "random"] = "minimal"
+    min_gain: float = Field(0.0, description="align(candidate) - align(false positive) must reach this")
+    min_scaffold: float = Field(0.3, ge=-1.0, le=1.0)
+    alpha: Fraction = Field(0.5, description="weight of align against scaffold")
+    d_i2t: PositiveInt = Field(5, description="edited captions kept for one image")
+    d_t2i: PositiveInt = Field(1, description="edited images kept for one caption")
+
+
+class NegativesConfig(Section):
+    """Negative captions by other words (strategies negclip, san and triplet; methods, section 3)."""
+
+    per_caption: PositiveInt = Field(4, description="negative captions made for a caption")
+    swaps: PositiveInt = Field(1, description="words of a caption that are replaced in a negative")
+    similarity: Literal["visual", "text", "random"] = Field(
+        "visual", description="which words stand in: those that look alike (SAN), that mean alike, or any"
+    )
+    alpha: float = Field(0.7, ge=-1.0, le=1.0, description="least similarity of a word and a feature that it names")
+    beta: float = Field(0.7, ge=-1.0, le=1.0, description="least similarity of the prototypes of confusable words")
+    nearest: PositiveInt = Field(10, description="confusable words kept for a word, nearest first")
+    tokens: Literal["patches", "whole"] = Field("patches", description="visual features of a picture")
+    language: Literal["en", "de"] = "en"
+    confusable: str | None = Field(None, description="a list of confusable pairs in place of the retriever's own")
