@@ -40,7 +40,7 @@ COLUMNS = ("rows/s", "output tokens/s", "tokens/s")
 
 def main(
     model: Annotated[Path | None, typer.Option(help="folder of a model; SmolLM2-135M-Instruct when unset")] = None,
-    questions: Annotated[int, typer.Option(help="failures to ask about, half of them in each direction")] = 8,
+    questions: Annotated[int, typer.Option(help="failures to ask about, half of them in each direction")] = 64,
     max_tokens: Annotated[int, typer.Option(help="of one answer")] = 100,
     sequences: Annotated[int, typer.Option(help="that the engine decodes together")] = 8,
     output: Annotated[Path, typer.Option(help="folder of the run")] = Path("runs/language"),
@@ -72,7 +72,9 @@ def main(
     os.environ.setdefault("RAY_worker_niceness", "0")
     start_ray()
     run = prepare(output / "run", made)
-    asked = [_question(row, made) for row in make_cases(run, run.read("failures").to_pylist(), "train").to_pylist()]
+    # As the stage: failures beyond the budget are not asked about.
+    failures = [row for row in run.read("failures").to_pylist() if row["status"] == "ok"]
+    asked = [_question(row, made) for row in make_cases(run, failures, "train").to_pylist()]
     rows = [_plain(asked, made), _stage(run, made), _plain(asked, made)]
     result = compare(rows, len(asked), model.name, sequences)
     RESULTS.mkdir(exist_ok=True)
