@@ -1,0 +1,9 @@
+"""The terms that training minimises, as small classes on features. Pure torch; every term computes in float32.
+
+Over several workers each term's gradient, averaged by DDP, equals the single-process gradient on the global batch.
+"""
+
+from repair_ray.training.objectives.infonce import MAX_LOGIT_SCALE, InfoNCE, Known, clamp_logit_scale_, info_nce
+from repair_ray.training.objectives.local_grid import LocalGrid, grid_sums
+
+__all__ = ["MAX_LOGIT_SCALE", "InfoNCE", "Known", "LocalGrid", "clamp_logit_scale_", "grid_sums", "info_nce"]
