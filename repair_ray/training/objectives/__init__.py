@@ -5,5 +5,27 @@ Over several workers each term's gradient, averaged by DDP, equals the single-pr
 
 from repair_ray.training.objectives.infonce import MAX_LOGIT_SCALE, InfoNCE, Known, clamp_logit_scale_, info_nce
 from repair_ray.training.objectives.local_grid import LocalGrid, grid_sums
+from repair_ray.training.objectives.soft import (
+    Distill,
+    IntraModal,
+    SoftLabels,
+    distillation,
+    intra_modal_kl,
+    soft_label_kl,
+)
 
-__all__ = ["MAX_LOGIT_SCALE", "InfoNCE", "Known", "LocalGrid", "clamp_logit_scale_", "grid_sums", "info_nce"]
+__all__ = [
+    "MAX_LOGIT_SCALE",
+    "Distill",
+    "InfoNCE",
+    "IntraModal",
+    "Known",
+    "LocalGrid",
+    "SoftLabels",
+    "clamp_logit_scale_",
+    "distillation",
+    "grid_sums",
+    "info_nce",
+    "intra_modal_kl",
+    "soft_label_kl",
+]
