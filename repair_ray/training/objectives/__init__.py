@@ -3,6 +3,7 @@
 Over several workers each term's gradient, averaged by DDP, equals the single-process gradient on the global batch.
 """
 
+from repair_ray.training.objectives.fine_grained import Candidates, FineGrained, negclip, own_negative_sums
 from repair_ray.training.objectives.infonce import MAX_LOGIT_SCALE, InfoNCE, Known, clamp_logit_scale_, info_nce
 from repair_ray.training.objectives.local_grid import LocalGrid, grid_sums
 from repair_ray.training.objectives.soft import (
@@ -16,7 +17,9 @@ from repair_ray.training.objectives.soft import (
 
 __all__ = [
     "MAX_LOGIT_SCALE",
+    "Candidates",
     "Distill",
+    "FineGrained",
     "InfoNCE",
     "IntraModal",
     "Known",
@@ -27,5 +30,7 @@ __all__ = [
     "grid_sums",
     "info_nce",
     "intra_modal_kl",
+    "negclip",
+    "own_negative_sums",
     "soft_label_kl",
 ]
