@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
+
+from tests.training.processes import run_processes
 
 WORKER = Path(__file__).with_name("ddp_worker.py")
 CASES = ("local", "dispersed", "both", "push_only", "own_scale")
@@ -34,25 +34,7 @@ def one() -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module", params=[2, 4])
 def many(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, np.ndarray]]:
-    folder, size = tmp_path_factory.mktemp("gloo"), int(request.param)
-    outputs = [folder / f"{rank}.npz" for rank in range(size)]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(WORKER), str(rank), str(size), str(folder / "meeting"), str(output)],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank, output in enumerate(outputs)
-    ]
-    for process in processes:
-        try:
-            _, errors = process.communicate(timeout=120)
-        except subprocess.TimeoutExpired:
-            for other in processes:
-                other.kill()
-            raise
-        assert process.returncode == 0, errors[-3000:]
-    return [dict(np.load(output)) for output in outputs]
+    return run_processes(WORKER, int(request.param), tmp_path_factory.mktemp("gloo"))
 
 
 def test_workers_have_uneven_batches(many: list[dict[str, np.ndarray]], one: dict[str, np.ndarray]) -> None:
