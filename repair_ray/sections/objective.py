@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from repair_ray.sections.base import Fraction, PositiveInt, Section
 
 Placement = Literal["local", "dispersed", "both"]
 Weight = Field(1.0, ge=0.0)
 Temperature = Field(0.05, gt=0.0)
+
+
+def switched(tree: Any, terms: tuple[str, ...]) -> Any:
+    """A section's settings, with `true` for a term read as its defaults, and `false` as none."""
+    if not isinstance(tree, dict):
+        return tree
+    return {
+        key: ({} if value else None) if key in terms and isinstance(value, bool) else value
+        for key, value in tree.items()
+    }
 
 
 class SoftLabelsConfig(Section):
@@ -54,6 +64,17 @@ class PositiveMixingConfig(Section):
     margin: float = Field(0.1, ge=0.0, description="relative gap below which the positive is mixed")
     mix: Fraction | None = Field(None, description="fixed weight of the positive; unset: by the two similarities")
 
+    @field_validator("mix", mode="before")
+    @classmethod
+    def _weight(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            raise ValueError(
+                f"positive_mixing.mix={value!r} is no weight from 0 to 1. HNCSE's printed Eq. 2 is not offered: its "
+                "weights w1 and w2 are undefined, and where the negative is nearer than the positive (d1 < d2) both of "
+                "its coefficients are negative, so that it is no mixture. Leave mix unset for w = d1 / (d1 + d2)"
+            )
+        return value
+
 
 class HardNegativeMixingConfig(Section):
     """HNM: mixtures of a query's hardest negatives are further negatives (HNCSE; methods, section 4)."""
@@ -84,12 +105,7 @@ class ObjectiveConfig(Section):
     @classmethod
     def _switches(cls, tree: Any) -> Any:
         """`soft_labels: true` for a term with its defaults, `false` for none."""
-        if not isinstance(tree, dict):
-            return tree
-        return {
-            key: ({} if value else None) if key in TERMS and isinstance(value, bool) else value
-            for key, value in tree.items()
-        }
+        return switched(tree, TERMS)
 
     @property
     def taught(self) -> bool:

@@ -6,6 +6,7 @@ Over several workers each term's gradient, averaged by DDP, equals the single-pr
 from repair_ray.training.objectives.fine_grained import Candidates, FineGrained, negclip, own_negative_sums
 from repair_ray.training.objectives.infonce import MAX_LOGIT_SCALE, InfoNCE, Known, clamp_logit_scale_, info_nce
 from repair_ray.training.objectives.local_grid import LocalGrid, grid_sums
+from repair_ray.training.objectives.mixing import HardNegativeMixing, PositiveMixing, SimCSE
 from repair_ray.training.objectives.soft import (
     Distill,
     IntraModal,
@@ -20,10 +21,13 @@ __all__ = [
     "Candidates",
     "Distill",
     "FineGrained",
+    "HardNegativeMixing",
     "InfoNCE",
     "IntraModal",
     "Known",
     "LocalGrid",
+    "PositiveMixing",
+    "SimCSE",
     "SoftLabels",
     "clamp_logit_scale_",
     "distillation",
