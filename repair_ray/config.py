@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
 from typing import Any, get_args
 
@@ -75,6 +76,23 @@ __all__ = [
 ]
 
 
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+_VANILLA: dict[str, Any] = {"strategy": "vanilla", "objective": {"fine_grained": None, "push_only": False}}
+# What the named controls change.
+PRESETS: dict[str, dict[str, Any]] = {
+    "vanilla_equal_compute": _VANILLA,
+    "vanilla_equal_steps": _VANILLA,
+    "mined": {"strategy": "mined", "objective": {"fine_grained": None}},
+    "error_agnostic": {"strategy": "error_agnostic", "objective": {"fine_grained": None}},
+    **{
+        f"placement_{placement}": {"objective": {"placement": placement, "push_only": False}}
+        for placement in get_args(Placement)
+    },
+}
+# The sections that a variant may change: what comes before them is shared by all controls.
+VARIED = ("strategy", "mining", "language", "audit", "edit", "selection", "negatives", "objective", "training")
+
+
 class ConfigError(Exception):
     """A setting is wrong. The message names the key, the value, and what is allowed."""
 
@@ -82,12 +100,16 @@ class ConfigError(Exception):
 class Config(Section):
     """A run."""
 
-    name: str = Field("run", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    name: str = Field("run", pattern=NAME)
     output: str = Field("runs", description="folder that holds run directories")
     seed: Seed = 0
     strategy: Strategy = "repair"
     controls: tuple[Control, ...] = Field(
         ("vanilla_equal_compute",), description="a list, or all (that differ from the round itself), or none"
+    )
+    variants: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="further controls: a name, and the settings in which it differs from the round",
     )
     data: DataConfig
     retriever: RetrieverConfig = RetrieverConfig()
@@ -150,6 +172,70 @@ class Config(Section):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _objective_has_its_data(self) -> Config:
+        objective, makes_negatives = self.objective, self.strategy in ("negclip", "san", "triplet")
+        if objective.fine_grained is None and makes_negatives:
+            raise ValueError(f"strategy={self.strategy} writes negative captions: set objective.fine_grained=true")
+        if objective.fine_grained is not None and not makes_negatives:
+            raise ValueError(
+                f"objective.fine_grained needs negative captions, and strategy={self.strategy} writes none: "
+                "set strategy to negclip, san or triplet"
+            )
+        if self.strategy == "triplet" and self.edit.image_editor == "none":
+            raise ValueError("strategy=triplet edits pictures: set edit.image_editor")
+        if objective.taught and self.teacher is None:
+            raise ValueError("objective has terms of a teacher: set teacher.retriever or teacher.features")
+        if (
+            self.teacher
+            and self.teacher.retriever
+            and self.teacher.retriever.model.startswith("sentence-transformers:")
+        ):
+            seeing = [name for name in ("soft_labels", "distill") if getattr(objective, name)]
+            if objective.intra_modal and "image" in objective.intra_modal.kinds:
+                seeing.append("intra_modal.kinds=[image]")
+            if seeing:
+                raise ValueError(
+                    f"teacher.retriever.model={self.teacher.retriever.model} sees texts only, and "
+                    f"objective.{seeing[0]} needs a teacher that sees pictures: take an open_clip model"
+                )
+        hard = objective.hard_negative_mixing
+        if hard is not None and hard.k >= self.training.batch_size:
+            raise ValueError(
+                f"objective.hard_negative_mixing.k={hard.k}: a batch of training.batch_size={self.training.batch_size} "
+                f"has at most {self.training.batch_size - 1} negatives for a query; lower k or raise the batch size"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _variants_are_configs(self) -> Config:
+        for name, changes in self.variants.items():
+            if not re.fullmatch(NAME, name) or name in CONTROLS:
+                raise ValueError(f"variants.{name}: take another name, of letters, digits, '_', '-' and '.'")
+            fixed = [key for key in changes if key not in VARIED]
+            if fixed:
+                raise ValueError(f"variants.{name}.{fixed[0]}: a variant may change only {', '.join(VARIED)}")
+            for key in ("split", "folds"):
+                if key in (changes.get("mining") or {}):
+                    raise ValueError(f"variants.{name}.mining.{key}: all variants mine the same split and folds")
+            try:
+                self.control(name)
+            except ValidationError as error:
+                raise ValueError(
+                    "; ".join(f"variants.{name}: {_explain(problem)}" for problem in error.errors())
+                ) from None
+        return self
+
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """All controls, in the order in which they run."""
+        return (*self.controls, *self.variants)
+
+    def control(self, name: str) -> Config:
+        """The config of a control: the round's own with other settings, and without controls."""
+        changes = PRESETS[name] if name in PRESETS else self.variants[name]
+        return Config.model_validate(_merged({**self.model_dump(), "controls": [], "variants": {}}, changes))
+
     @property
     def trained_splits(self) -> tuple[str, ...]:
         """What every fine-tuning trains on, the round's and its controls': the split that was mined with it."""
@@ -211,6 +297,15 @@ def _apply(tree: dict[str, Any], override: str) -> None:
             raise ConfigError(f"override {override!r}: {parent} is a value, not a section")
         node = child
     node[leaf] = value
+
+
+def _merged(tree: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """The tree with changes, section by section; a value that is no section takes the old one's place."""
+    merged = dict(tree)
+    for key, value in changes.items():
+        old = merged.get(key)
+        merged[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
 
 
 def _number(text: str) -> str | float:

@@ -30,7 +30,7 @@ def make_summary(run: Run, config: Config, place: str) -> dict[str, Any]:
         "evaluation": base.get("protocol", {}),
         "base": {"metrics": base.get("metrics", {})},
         "rounds": [_round(run, place)],
-        "controls": {name: _control(run, name) for name in config.controls},
+        "controls": {name: _control(run, name) for name in config.control_names},
         "training": _training(run),
         "language": language_usage(run, config, place),
         "duplicates": [fact for _, manifest in run.products() for fact in manifest.get("duplicates", [])],

@@ -205,3 +205,82 @@ def test_all_controls_are_those_that_differ_from_the_round(tree: dict[str, Any],
 
 def test_every_format_has_its_reader() -> None:
     assert set(get_args(Format)) == set(READERS)
+
+
+def test_a_variant_is_the_round_with_other_settings() -> None:
+    made = parse_config(
+        {
+            "data": {"path": "x"},
+            "selection": {"alpha": 0.4},
+            "variants": {
+                "no_audit": {"selection": {"audit": False}},
+                "one_way": {"mining": {"directions": ["i2t"]}, "training": {"lr": 1e-3}},
+                "negclip": {"strategy": "negclip", "objective": {"fine_grained": {"candidates": "batch"}}},
+            },
+        }
+    )
+    assert made.control_names == ("vanilla_equal_compute", "no_audit", "one_way", "negclip")
+    without = made.control("no_audit")
+    assert (without.selection.audit, without.selection.alpha) == (False, 0.4)
+    assert without.mining == made.mining and without.variants == {} and without.controls == ()
+    assert made.control("one_way").mining.directions == ("i2t",)
+    assert made.control("one_way").training.steps == made.training.steps
+    assert made.control("negclip").strategy == "negclip"
+    assert made.control("vanilla_equal_compute").strategy == "vanilla"
+
+
+@pytest.mark.parametrize(
+    ("variants", "message"),
+    [
+        ({"x": {"data": {"limit": 3}}}, r"variants\.x\.data: a variant may change only strategy, mining"),
+        ({"x": {"mining": {"split": "validation"}}}, r"variants\.x\.mining\.split"),
+        ({"x": {"selection": {"alfa": 1}}}, r"variants\.x: unknown key 'selection\.alfa'; did you mean 'alpha'"),
+        ({"mined": {}}, r"variants\.mined: take another name"),
+        ({"a/b": {}}, r"variants\.a/b: take another name"),
+        (
+            {"x": {"strategy": "san"}},
+            r"variants\.x: strategy=san writes negative captions: set objective\.fine_grained",
+        ),
+    ],
+)
+def test_a_wrong_variant_is_refused_by_name(variants: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_config({"data": {"path": "x"}, "variants": variants})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"objective": {"fine_grained": True}}, "objective.fine_grained needs negative captions"),
+        ({"strategy": "negclip"}, "strategy=negclip writes negative captions"),
+        (
+            {"strategy": "triplet", "objective": {"fine_grained": True}},
+            r"strategy=triplet edits pictures: set edit\.image_editor",
+        ),
+        ({"objective": {"soft_labels": True}}, r"set teacher\.retriever or teacher\.features"),
+        ({"teacher": {}}, r"set either teacher\.retriever or teacher\.features"),
+        (
+            {
+                "objective": {"intra_modal": True},
+                "teacher": {"retriever": {"model": "sentence-transformers:all-mpnet-base-v2"}},
+            },
+            r"sees texts only, and objective\.intra_modal",
+        ),
+        (
+            {"objective": {"hard_negative_mixing": {"k": 64}}, "training": {"batch_size": 64}},
+            r"hard_negative_mixing\.k=64: a batch of training\.batch_size=64 has at most 63",
+        ),
+        ({"training": {"freeze": ["both"]}}, r"training\.freeze"),
+    ],
+)
+def test_terms_are_refused_where_what_they_need_is_not_there(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_config({"data": {"path": "x"}, **settings})
+
+
+def test_a_term_may_be_switched_on_with_its_defaults() -> None:
+    objective = parse_config(
+        {"data": {"path": "x"}, "objective": {"positive_mixing": True, "distill": False}}
+    ).objective
+    assert objective.positive_mixing is not None and objective.positive_mixing.margin == 0.1
+    assert objective.distill is None and not objective.taught

@@ -30,7 +30,7 @@ class Place:
 
 def check_retriever(config: Config) -> Finding:
     """The run's own check of `retriever`, and whether a pretrained tag's weights are in the cache."""
-    from repair_ray.rounds import check_retriever
+    from repair_ray.finetune import check_retriever
 
     retriever = config.retriever
     try:

@@ -13,7 +13,7 @@ NO_MODEL = ("none", "scene")
 
 def strategies(config: Config) -> set[str]:
     """The round's strategy and those of its controls, without `vanilla`, which synthesises nothing."""
-    controls = {str(control) for control in config.controls if control in ("mined", "error_agnostic")}
+    controls = {str(config.control(name).strategy) for name in config.control_names}
     return ({str(config.strategy)} | controls) - {"vanilla"}
 
 

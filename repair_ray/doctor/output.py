@@ -81,7 +81,7 @@ def disk_need(config: Config, parameters: int | None) -> dict[str, int]:
     scenes = world.train + world.validation + world.test if world else 0
     # Once as the world's files and once as shards.
     pictures = 2 * scenes * SCENE_BYTES if world else _inline(config)
-    trainings = 1 + (config.base is not None) + len(config.controls) + config.mining.folds
+    trainings = 1 + (config.base is not None) + len(config.control_names) + config.mining.folds
     edited = 0
     if edits(config) and config.edit.image_editor != "none" and config.mining.budget:
         each = EDITED_BYTES if diffuses(config) else SCENE_BYTES

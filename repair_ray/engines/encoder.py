@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -146,8 +146,12 @@ def _preprocessing_of(checkpoint: Path) -> dict[str, Any] | None:
 
 def save_weights(model: nn.Module, path: Path) -> None:
     """Write the weights as safetensors that `open_clip.create_model(name, pretrained=path)` loads."""
-    state = {key: value.detach().cpu().contiguous().clone() for key, value in model.state_dict().items()}
-    save_file(state, path)
+    save_state(model.state_dict(), path)
+
+
+def save_state(state: Mapping[str, Tensor], path: Path) -> None:
+    """Write weights by open_clip's names as safetensors."""
+    save_file({key: value.detach().cpu().contiguous().clone() for key, value in state.items()}, path)
 
 
 class Preprocess:
@@ -212,6 +216,10 @@ class Encoder:
         self.device = device
         self.batch_size = batch_size
         self._dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(spec.precision, torch.float32)
+
+    def truncated(self, text: str) -> bool:
+        """Whether part of the text lies beyond the context."""
+        return self.preprocess.truncated(text)
 
     def encode_images(self, images: list[Image.Image]) -> np.ndarray:
         """Embed RGB pictures."""

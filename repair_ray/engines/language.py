@@ -83,3 +83,7 @@ class LanguageBackend(Protocol):
     def edit_caption(self, case: Case, instruction: Instruction, n: int) -> list[Draft]:
         """Write up to `n` different edited captions, best first (`i2t` only)."""
         ...
+
+    def paraphrase(self, case: Case, n: int) -> list[str]:
+        """Write up to `n` captions that say in other words what the query's caption says."""
+        ...

@@ -10,6 +10,7 @@ from repair_ray.engines.tasks import Limits, task
 AUDIT = "audit"
 # The same question, with both items in the other order.
 AUDIT_SWAPPED = "audit_swapped"
+PARAPHRASE = "paraphrase"
 EDITS = {"i2t": "caption_edit", "t2i": "image_instruction"}
 
 
@@ -39,3 +40,8 @@ class RecordedLanguage:
         """The drafts of the answer, those that cannot be used with their problem."""
         _, drafts = task(EDITS["i2t"]).read(self.answer, case, self.limits)
         return list(drafts[:n])
+
+    def paraphrase(self, case: Case, n: int) -> list[str]:
+        """The paraphrases that the answer states."""
+        found: tuple[str, ...] = task(PARAPHRASE).read(self.answer, case, self.limits)
+        return list(found[:n])

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+SENTENCES = "sentence-transformers:"
 PACKAGED_MODELS = Path(__file__).parent / "models"
 
 
@@ -43,6 +44,11 @@ def weights_identity(weights: str | None) -> str | None:
 def has_own_weights(model: str) -> bool:
     """Whether the model's name says where its weights lie (`hf-hub:org/name`, `local-dir:/folder`)."""
     return model.startswith(("hf-hub:", "local-dir:"))
+
+
+def sees_texts_only(model: str) -> bool:
+    """Whether the model is a text encoder of sentence-transformers (`sentence-transformers:NAME`): a teacher only."""
+    return model.startswith(SENTENCES)
 
 
 def is_packaged(model: str) -> bool:

@@ -7,13 +7,14 @@ from typing import Any
 import pyarrow as pa
 
 from repair_ray import tables
-from repair_ray.config import DataConfig, DiffusionConfig, LanguageConfig
+from repair_ray.config import Config, DataConfig, DiffusionConfig, LanguageConfig
 from repair_ray.data.access import image_store
 from repair_ray.data.shards import ShardWriter
 from repair_ray.engines.editors import EditError
 from repair_ray.engines.language import Draft, Verdict
 from repair_ray.engines.registry import image_editor
 from repair_ray.engines.tasks import AnswerError
+from repair_ray.run import Run
 from repair_ray.stages.cases import language_case, mismatches_of
 from repair_ray.stages.questions import RowLanguage
 from repair_ray.stages.rows import Row, RowStage
@@ -85,3 +86,19 @@ class MakeCandidates(RowStage):
 def _candidate(draft: Draft) -> dict[str, Any]:
     problem = draft.problem
     return {"text": draft.text, "status": tables.REJECTED if problem else tables.OK, "reason": problem}
+
+
+def candidate_arguments(run: Run, config: Config, product: str) -> dict[str, Any]:
+    """What `MakeCandidates` is set up with to make the candidates of `product`."""
+    pool = config.edit.pool or config.pool.on_cpu()
+    return {
+        "folder": str(run.folder),
+        "data": config.data.model_dump(mode="json"),
+        "language": (config.edit.language or config.language).model_dump(mode="json"),
+        "editor": config.edit.image_editor,
+        "diffusion": config.edit.diffusion.model_dump(mode="json"),
+        "device": "cuda" if pool.num_gpus else "cpu",
+        "candidates": config.edit.candidates,
+        "seed": config.seed,
+        "product": product,
+    }

@@ -16,7 +16,7 @@ from repair_ray.engines.recorded import EDITS
 from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.run import Recipe, Run
 from repair_ray.stages.ask import ask, with_answers
-from repair_ray.stages.candidates import DRAFTS, MakeCandidates
+from repair_ray.stages.candidates import DRAFTS, MakeCandidates, candidate_arguments
 from repair_ray.stages.cases import make_cases, passed
 from repair_ray.stages.embed import device_of
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
@@ -51,17 +51,6 @@ def edit(
 
     parents = (failures, verdicts, embeddings)
     asked = ask(run, config, language, product, cases, asked_of, parents, progress=progress)
-    make = {
-        "folder": str(run.folder),
-        "data": data,
-        "language": language.model_dump(mode="json"),
-        "editor": config.edit.image_editor,
-        "diffusion": config.edit.diffusion.model_dump(mode="json"),
-        "device": "cuda" if edit_pool.num_gpus else "cpu",
-        "candidates": config.edit.candidates,
-        "seed": config.seed,
-        "product": product,
-    }
     choose = {
         "folder": str(run.folder),
         "data": data,
@@ -85,7 +74,7 @@ def edit(
         Recipe(settings, (*parents, *asked), version),
         tables.EDITS,
         [
-            Step(MakeCandidates, DRAFTS, make, edit_pool),
+            Step(MakeCandidates, DRAFTS, candidate_arguments(run, config, product), edit_pool),
             Step(SelectCandidate, tables.EDITS.schema, choose, pool),
         ],
         lambda: with_answers(run, language, asked, cases(), asked_of),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +13,14 @@ from repair_ray import tables
 from repair_ray.config import Config, DataConfig, FaultConfig
 from repair_ray.data.access import image_store
 from repair_ray.data.images import ImageProblem
-from repair_ray.engines.retriever import RetrieverSpec
+from repair_ray.engines.retriever import RetrieverSpec, sees_texts_only
 from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run
 from repair_ray.stages.graph import Progress, Step, check_errors, quiet, run_graph
 from repair_ray.stages.rows import Row, RowStage
+
+if TYPE_CHECKING:
+    from repair_ray.engines.encoder import Encoder
+    from repair_ray.engines.sentences import SentenceEncoder
 
 
 class EmbedItems(RowStage):
@@ -24,10 +28,7 @@ class EmbedItems(RowStage):
 
     def setup(self, folder: str, data: dict[str, Any], spec: dict[str, Any], device: str, batch_size: int) -> None:
         self._store = image_store(folder, DataConfig.model_validate(data))
-        # Here and not above: the driver, which only names this class, needs no model library.
-        from repair_ray.engines.encoder import Encoder
-
-        self._encoder = Encoder(RetrieverSpec(**spec), device, batch_size)
+        self._encoder = _encoder(RetrieverSpec(**spec), device, batch_size)
 
     def process(self, rows: list[Row]) -> list[Row]:
         readable, bad, pictures = [], [], []
@@ -41,8 +42,19 @@ class EmbedItems(RowStage):
         made = _with_vectors(readable, self._encoder.encode_images(pictures))
         made += _with_vectors(texts, self._encoder.encode_texts([row["text"] for row in texts]))
         for row in made:
-            row["truncated"] = row["kind"] == tables.CAPTION and self._encoder.preprocess.truncated(row["text"])
+            row["truncated"] = row["kind"] == tables.CAPTION and self._encoder.truncated(row["text"])
         return bad + made
+
+
+def _encoder(spec: RetrieverSpec, device: str, batch_size: int) -> Encoder | SentenceEncoder:
+    # Imported here: the driver, which only names the stage's class, needs no model library.
+    if sees_texts_only(spec.model):
+        from repair_ray.engines.sentences import SentenceEncoder
+
+        return SentenceEncoder(spec, device, batch_size)
+    from repair_ray.engines.encoder import Encoder
+
+    return Encoder(spec, device, batch_size)
 
 
 def _with_vectors(rows: list[Row], vectors: np.ndarray) -> list[Row]:
@@ -92,7 +104,7 @@ def embed(
         Recipe(settings, (IMAGES, CAPTIONS, *parents)),
         tables.EMBEDDINGS,
         [Step(EmbedItems, tables.EMBEDDINGS.schema, arguments, config.pool)],
-        lambda: _items(run, splits),
+        lambda: _items(run, splits, texts_only=sees_texts_only(spec.model)),
         faults=config.faults,
         finish=lambda table: _each_kind(table, config.faults, product),
         facts={"model": spec.model, "weights": spec.weights},
@@ -103,13 +115,16 @@ def embed(
 def _each_kind(table: pa.Table, faults: FaultConfig, product: str) -> pa.Table:
     # Captions outnumber pictures, so that all pictures together may be less than the limit over both.
     for kind in (tables.IMAGE, tables.CAPTION):
-        check_errors(table.filter(pc.equal(table["kind"], kind)), faults, product, f"{kind}s")
+        rows = table.filter(pc.equal(table["kind"], kind))
+        if len(rows):
+            check_errors(rows, faults, product, f"{kind}s")
     return table
 
 
-def _items(run: Run, splits: tuple[str, ...]) -> pa.Table:
+def _items(run: Run, splits: tuple[str, ...], *, texts_only: bool = False) -> pa.Table:
     parts = []
-    for product, kind, identity in ((IMAGES, tables.IMAGE, "image_id"), (CAPTIONS, tables.CAPTION, "caption_id")):
+    sources = ((IMAGES, tables.IMAGE, "image_id"), (CAPTIONS, tables.CAPTION, "caption_id"))
+    for product, kind, identity in sources[1:] if texts_only else sources:
         table = run.read(product)
         usable = table.filter(pc.and_(pc.equal(table["status"], tables.OK), pc.is_in(table["split"], pa.array(splits))))
         known = {**dict(zip(usable.column_names, usable.columns, strict=True)), "item_id": usable[identity]}

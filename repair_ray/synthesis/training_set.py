@@ -1,7 +1,8 @@
-"""From tables to a training set: anchors of the training splits, and corrected pairs from an `edits` table."""
+"""From tables to a training set: anchors of the training splits, and what an `edits` table adds to them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import pyarrow.compute as pc
 from repair_ray import tables
 from repair_ray.data.text import text_key
 from repair_ray.run import CAPTIONS, IMAGES, Run, RunError
+from repair_ray.synthesis.teacher import teacher_features
 from repair_ray.training.items import Reference, TrainingItems
-from repair_ray.training.pairs import ABSENT, CorrectedPair, PairSet
+from repair_ray.training.pairs import ABSENT, Contrast, CorrectedPair, PairSet
 
 
 class _Builder:
@@ -25,6 +27,7 @@ class _Builder:
         self.caption_image: list[int] = []
         self.caption_group: list[int] = []
         self.caption_text: list[int] = []
+        self.anchors: list[int] = []
         self._groups: dict[str, int] = {}
         self._keys: dict[str, int] = {}
         self.image_of: dict[str, int] = {}
@@ -32,7 +35,7 @@ class _Builder:
 
     def image(self, row: dict[str, Any], group: int | None = None) -> int:
         self.images.append((row["uri"], row["offset"], row["length"]))
-        self.image_group.append(self._group(row["group_id"]) if group is None else group)
+        self.image_group.append(self.group(row["group_id"]) if group is None else group)
         return len(self.images) - 1
 
     def caption(self, text: str, key: str, image: int, group: int) -> int:
@@ -42,13 +45,24 @@ class _Builder:
         self.caption_text.append(self._keys.setdefault(key, len(self._keys)))
         return len(self.texts) - 1
 
-    def _group(self, name: str) -> int:
+    def anchor(self, text: str, key: str, image: int) -> int:
+        place = self.caption(text, key, image, self.image_group[image])
+        self.anchors.append(place)
+        return place
+
+    def group(self, name: str) -> int:
         return self._groups.setdefault(name, len(self._groups))
 
-    def finish(self, anchors: int, corrected: list[CorrectedPair]) -> tuple[TrainingItems, PairSet]:
-        columns = (self.image_group, self.caption_image, self.caption_group, self.caption_text)
-        image_group, caption_image, caption_group, caption_text = (np.array(column, np.int64) for column in columns)
-        pairs = PairSet(image_group, caption_image, caption_group, caption_text, np.arange(anchors), corrected)
+    def finish(self, corrected: list[CorrectedPair], contrasts: list[Contrast]) -> tuple[TrainingItems, PairSet]:
+        pairs = PairSet(
+            image_group=np.array(self.image_group, np.int64),
+            caption_image=np.array(self.caption_image, np.int64),
+            caption_group=np.array(self.caption_group, np.int64),
+            caption_text=np.array(self.caption_text, np.int64),
+            anchors=np.array(self.anchors, np.int64),
+            corrected=corrected,
+            contrasts=contrasts,
+        )
         return TrainingItems(self.images, self.texts), pairs
 
 
@@ -59,16 +73,19 @@ def training_set(
     *,
     paired_fallback: bool = True,
     leave_out: frozenset[str] = frozenset(),
+    teacher: str | None = None,
 ) -> tuple[TrainingItems, PairSet]:
-    """Anchors of `splits`, with the corrected pairs of an `edits` product (methods, section 1, step 5).
+    """Anchors of `splits`, with what an `edits` product adds: corrected pairs (methods, section 1, step 5), negative
+    captions (section 3) and paraphrases.
 
     Args:
         paired_fallback: failures without an accepted edit bring the query's own counterpart, for anchors that have no
             repair in that direction; without it those rows and columns of a grid are masked.
         leave_out: images to leave out, for cross-fitting.
+        teacher: the embeddings that the teacher's features are read from.
 
     Raises:
-        RunError: no usable pair in `splits`.
+        RunError: no usable pair in `splits`, or a teacher that has not seen all of them.
     """
     builder = _Builder()
     for row in _usable(run.read(IMAGES), splits, "image_id"):
@@ -77,13 +94,16 @@ def training_set(
     for row in _usable(run.read(CAPTIONS), splits, "caption_id"):
         if row["image_id"] in builder.image_of:
             image = builder.image_of[row["image_id"]]
-            place = builder.caption(row["text"], row["text_key"], image, builder.image_group[image])
-            builder.caption_of[row["caption_id"]] = place
-    anchors = len(builder.texts)
-    if not anchors:
+            builder.caption_of[row["caption_id"]] = builder.anchor(row["text"], row["text_key"], image)
+    if not builder.anchors:
         raise RunError(f"no usable pair in {' and '.join(splits)}: nothing to train on")
-    corrected = [] if edits is None else _corrected(builder, run.read(edits), paired_fallback)
-    return builder.finish(anchors, corrected)
+    rows = [] if edits is None else run.read(edits).to_pylist()
+    items, pairs = builder.finish(_corrected(builder, rows, paired_fallback), _contrasts(builder, rows))
+    if teacher is None:
+        return items, pairs
+    known = (builder.image_of, builder.caption_of)
+    features = teacher_features(run, teacher, *known, images=len(items.images), captions=len(items.texts))
+    return replace(items, teacher=features), pairs
 
 
 def _usable(table: pa.Table, splits: tuple[str, ...], identity: str) -> list[dict[str, Any]]:
@@ -91,9 +111,11 @@ def _usable(table: pa.Table, splits: tuple[str, ...], identity: str) -> list[dic
     return sorted(table.filter(wanted).to_pylist(), key=lambda row: row[identity])
 
 
-def _corrected(builder: _Builder, edits: pa.Table, paired_fallback: bool) -> list[CorrectedPair]:
+def _corrected(builder: _Builder, rows: list[dict[str, Any]], paired_fallback: bool) -> list[CorrectedPair]:
     pairs = []
-    for row in edits.to_pylist():
+    for row in rows:
+        if row["kind"] in (tables.NEGATIVE, tables.PARAPHRASE):
+            continue
         accepted = row["status"] == tables.OK
         if not accepted and (not paired_fallback or row["status"] == tables.ERROR):
             continue
@@ -121,3 +143,29 @@ def _image_pair(builder: _Builder, row: dict[str, Any], edited: bool, fallback: 
     else:
         image = builder.image_of[row["ground_truth_id"]]
     return CorrectedPair("t2i", builder.image_of[row["candidate_id"]], image, caption, fallback)
+
+
+def _contrasts(builder: _Builder, rows: list[dict[str, Any]]) -> list[Contrast]:
+    """Negative captions, each in a group of its own; and the anchors that paraphrases are."""
+    found = []
+    for row in rows:
+        if row["status"] != tables.OK or row["kind"] not in (tables.NEGATIVE, tables.PARAPHRASE):
+            continue
+        if row["kind"] == tables.PARAPHRASE:
+            builder.anchor(row["text"], text_key(row["text"]), builder.image_of[row["ground_truth_id"]])
+        elif row["direction"] == "i2t":
+            anchor = builder.caption_of[row["ground_truth_id"]]
+            negative = builder.caption(row["text"], text_key(row["text"]), ABSENT, _own_group(builder, row))
+            found.append(Contrast(anchor, builder.image_of[row["query_id"]], anchor, negative))
+        else:
+            # A picture of the negative caption: a pair for which the anchor is the negative (TripletCLIP).
+            anchor, group = builder.caption_of[row["query_id"]], _own_group(builder, row)
+            image = builder.image(row, group=group)
+            caption = builder.caption(row["text"], text_key(row["text"]), ABSENT, group)
+            found.append(Contrast(anchor, image, caption, anchor))
+    return found
+
+
+def _own_group(builder: _Builder, row: dict[str, Any]) -> int:
+    """The group of a negative caption and of its picture: both share the text."""
+    return builder.group(f"negative {text_key(row['text'])}")

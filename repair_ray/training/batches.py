@@ -15,7 +15,8 @@ class Batch:
 
     `images [N]` and `captions [M]`: item indices. The rest are positions in those two lists, `ABSENT` where a grid has
     no such item: `anchors [B, 2]` (image, caption), `grid_images [G, 3]`, `grid_captions [G, 3]` (anchor, i2t pair, t2i
-    pair), `extra [S, 2]`: the corrected pairs (without fallbacks, which are anchors elsewhere), for dispersal.
+    pair), `extra [S, 2]`: the corrected pairs (without fallbacks, which are anchors elsewhere), for dispersal,
+    `fine [F, 2]` (image, caption) with `negatives [F, K]`: captions that are not true of those images.
     """
 
     images: np.ndarray
@@ -24,16 +25,20 @@ class Batch:
     grid_images: np.ndarray
     grid_captions: np.ndarray
     extra: np.ndarray
+    fine: np.ndarray
+    negatives: np.ndarray
 
 
 class BatchPlan:
     """Deals anchors out to steps. One epoch is every anchor image once, with one of its captions drawn anew."""
 
-    def __init__(self, pairs: PairSet, batch_size: int, seed: int, grid_share: float = 1.0) -> None:
+    def __init__(self, pairs: PairSet, batch_size: int, seed: int, grid_share: float = 1.0, negatives: int = 0) -> None:
+        """`negatives`: how many negative captions a step draws for a pair that has some; 0: contrasts are left out."""
         self.pairs = pairs
         self.batch_size = min(batch_size, len(pairs.anchor_images))
         self.seed = seed
         self.grid_share = grid_share
+        self.negatives = negatives
         self._epoch = -1
         self._order = np.zeros(0, np.int64)
 
@@ -63,8 +68,16 @@ class BatchPlan:
     def _assemble(self, anchors: list[tuple[int, int, np.random.Generator]]) -> Batch:
         images, captions = _Slots(), _Slots()
         pairs, grid_images, grid_captions, extra = [], [], [], []
+        fine: list[tuple[int, int]] = []
+        negatives: list[list[int]] = []
         for image, caption, rng in anchors:
             pairs.append((images.place(image), captions.place(caption)))
+            if self.negatives:
+                for (shown, said), wrong in self.pairs.contrasts_of(caption).items():
+                    fine.append((images.place(shown), captions.place(said)))
+                    drawn = rng.permutation(wrong)[: self.negatives].tolist()
+                    places = [captions.place(negative) for negative in drawn]
+                    negatives.append(places + [ABSENT] * (self.negatives - len(places)))
             if not self.pairs.has_repair(image, caption) or rng.random() >= self.grid_share:
                 continue
             row_images, row_captions = [pairs[-1][0]], [pairs[-1][1]]
@@ -88,6 +101,8 @@ class BatchPlan:
             grid_captions=np.array(grid_captions, np.int64).reshape(-1, 3),
             # Not made distinct: two anchors that bring the same pair count twice, on one worker as on several.
             extra=np.array(extra, np.int64).reshape(-1, 2),
+            fine=np.array(fine, np.int64).reshape(-1, 2),
+            negatives=np.array(negatives, np.int64).reshape(len(fine), self.negatives),
         )
 
 

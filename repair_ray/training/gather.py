@@ -31,6 +31,8 @@ def gather_features(features: Tensor) -> Tensor:
     if world_size() == 1:
         return features
     sizes = _sizes(len(features), features.device)
+    if not max(sizes):
+        return features  # nothing anywhere, as all workers know: not every backend gathers nothing
     padded = torch.nn.functional.pad(features, (0, 0, 0, max(sizes) - len(features)))
     parts = dist_nn.all_gather(padded)
     return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
@@ -41,6 +43,8 @@ def gather_items(items: np.ndarray, device: torch.device) -> np.ndarray:
     if world_size() == 1:
         return items
     sizes = _sizes(len(items), device)
+    if not max(sizes):
+        return items
     padded = torch.zeros(max(sizes), dtype=torch.int64, device=device)
     padded[: len(items)] = torch.from_numpy(items).to(device)
     parts = [torch.empty_like(padded) for _ in sizes]

@@ -22,13 +22,14 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from repair_ray.data.store import ImageStore
-from repair_ray.engines.encoder import Preprocess, build_model, save_config, save_weights
+from repair_ray.engines.encoder import Preprocess, build_model, save_config, save_state
 from repair_ray.run import write_json
 from repair_ray.training.batches import BatchPlan
 from repair_ray.training.gather import total, world_size
 from repair_ray.training.items import read_items
 from repair_ray.training.job import POSITION, PROGRESS, STATE, WEIGHTS, Job, Progress, read_progress
 from repair_ray.training.loader import BatchLoader
+from repair_ray.training.parameters import merged_state
 from repair_ray.training.trainer import Trainer
 from repair_ray.training.validation import Validator
 
@@ -46,9 +47,19 @@ def work(job: Job) -> None:
     model = build_model(replace(job.spec, precision="fp32"), device, job.seed)
     preprocess = Preprocess(model, job.spec.model)
     store = ImageStore(**job.store)
-    trainer = Trainer(model, pairs, job.training, job.objective, wrap=_wrapper(context.get_world_size()), device=device)
+    trainer = Trainer(
+        model,
+        pairs,
+        job.training,
+        job.objective,
+        teacher=items.teacher,
+        seed=job.seed,
+        wrap=_wrapper(context.get_world_size()),
+        device=device,
+    )
+    fine = job.objective.fine_grained
     loader = BatchLoader(
-        BatchPlan(pairs, job.training.batch_size, job.seed, job.training.grid_share),
+        BatchPlan(pairs, job.training.batch_size, job.seed, job.training.grid_share, fine.negatives if fine else 0),
         items,
         store,
         preprocess,
@@ -121,7 +132,7 @@ class _Loop:
             self.progress.best = self.progress.best if score is None else score
             self.progress.best_step, self.progress.stale = self.progress.step, 0
             if self.first:
-                save_weights(self.trainer.model, self.scratch / WEIGHTS)
+                save_state(merged_state(self.trainer.model), self.scratch / WEIGHTS)
         else:
             self.progress.stale += 1
         self.progress.history.append(record)

@@ -31,9 +31,22 @@ class CorrectedPair:
     fallback: bool = False
 
 
+@dataclass(frozen=True)
+class Contrast:
+    """A picture, a caption that is true of it, and one that is not, as item indices (methods, section 3, step 4).
+
+    `anchor`: the caption that brings it into a batch; its own picture and itself, unless the picture was edited too.
+    """
+
+    anchor: int
+    image: int
+    caption: int
+    negative: int
+
+
 @dataclass
 class PairSet:
-    """Anchors and corrected pairs of one training run.
+    """Anchors, corrected pairs and contrasts of one training run.
 
     `image_group [I]` int64: items that show the same thing share a group. `caption_image [C]` int64: the image that
     owns a caption, `ABSENT` for edited captions. `caption_group [C]` int64: the group a caption describes.
@@ -46,6 +59,7 @@ class PairSet:
     caption_text: np.ndarray
     anchors: np.ndarray
     corrected: Sequence[CorrectedPair] = ()
+    contrasts: Sequence[Contrast] = ()
     anchor_images: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -60,6 +74,10 @@ class PairSet:
             found = (self._i2t if pair.direction == "i2t" else self._t2i)[pair.anchor]
             if not (pair.fallback and found and not found[0].fallback):
                 found.append(pair)
+        self._contrasts: dict[int, dict[tuple[int, int], list[int]]] = defaultdict(dict)
+        for contrast in self.contrasts:
+            shown = (contrast.image, contrast.caption)
+            self._contrasts[contrast.anchor].setdefault(shown, []).append(contrast.negative)
         self._shared = self._groups_of_shared_texts()
 
     def _groups_of_shared_texts(self) -> dict[int, np.ndarray]:
@@ -75,6 +93,10 @@ class PairSet:
     def grid_of(self, image: int, caption: int) -> tuple[list[CorrectedPair], list[CorrectedPair]]:
         """Corrected pairs in the neighbourhood of the anchor (image, caption): those of `i2t`, those of `t2i`."""
         return self._i2t.get(caption, []), self._t2i.get(image, [])
+
+    def contrasts_of(self, caption: int) -> dict[tuple[int, int], list[int]]:
+        """The pairs (image, caption) that an anchor caption brings with their negative captions."""
+        return self._contrasts.get(caption, {})
 
     def has_repair(self, image: int, caption: int) -> bool:
         """Whether the anchor has a grid at all."""

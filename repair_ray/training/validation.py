@@ -27,7 +27,8 @@ class Validator:
     @torch.inference_mode()
     def score(self, model: nn.Module, batch_size: int = 256) -> float:
         """Mean of R@1 `i2t` and `t2i`, in percent; ties count against the model."""
-        training = model.training
+        # A frozen tower has a mode of its own.
+        modes = [(module, module.training) for module in model.modules()]
         network: Any = model.eval()
         images = torch.cat(
             [
@@ -39,7 +40,8 @@ class Validator:
             [network.encode_text(part.to(self._device), normalize=True) for part in self._tokens.split(batch_size)]
         )
         scores = (images.float() @ texts.float().T).cpu()
-        model.train(training)
+        for module, training in modes:
+            module.training = training
         return 50 * (_hits(scores, self._known) + _hits(scores.T, self._known.T))
 
 

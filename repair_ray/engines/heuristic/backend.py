@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from repair_ray.engines.heuristic import audit, edit, instruct
+from repair_ray.engines.heuristic.paraphrase import paraphrases
 from repair_ray.engines.language import Case, Draft, Instruction, Verdict
 
 
@@ -47,3 +48,7 @@ class HeuristicLanguage:
             return []
         text, captions = audit.target_of(case)
         return [Draft(found.text) for found in edit.caption_edits(text, captions, n)]
+
+    def paraphrase(self, case: Case, n: int) -> list[str]:
+        """Up to `n` other ways to say the query's caption, by synonyms."""
+        return paraphrases(case.query_text or case.query_captions[0], n)

@@ -70,7 +70,7 @@ GROUPS: dict[str, int | None] = {
 PICTURE_NOUNS = _words("picture image photo photograph drawing illustration scene view there")
 
 # (phrase of words, axis, sign): "X <words> Y" puts X at `sign` of Y on `axis`.
-_RELATIONS: tuple[tuple[str, str, int], ...] = (
+RELATION_PHRASES: tuple[tuple[str, str, int], ...] = (
     ("to the left of", "horizontal", -1),
     ("on the left of", "horizontal", -1),
     ("on the left side of", "horizontal", -1),
@@ -96,7 +96,7 @@ _RELATIONS: tuple[tuple[str, str, int], ...] = (
     ("on", "support", -1),
 )
 RELATIONS: tuple[tuple[tuple[str, ...], str, int], ...] = tuple(
-    sorted(((tuple(words.split()), axis, sign) for words, axis, sign in _RELATIONS), key=lambda r: -len(r[0]))
+    sorted(((tuple(words.split()), axis, sign) for words, axis, sign in RELATION_PHRASES), key=lambda r: -len(r[0]))
 )
 # "X with Y to its right", "X and on its left Y": the thing named last stands on that side of the one before.
 POSTFIX_RELATIONS: tuple[tuple[tuple[str, ...], str, int], ...] = tuple(
@@ -187,6 +187,12 @@ _SYNONYMS = (
     "stair step",
     "t-shirt tee shirt",
 )
+# Of these, each may stand for the others without a change of meaning.
+SAME_NOUNS: dict[str, tuple[str, ...]] = {
+    word: tuple(group.split())
+    for group in ("bicycle bike", "motorcycle motorbike", "car automobile", "sea ocean", "couch sofa", "rock boulder")
+    for word in group.split()
+}
 CANONICAL: dict[str, str] = {word: group.split()[0] for group in _SYNONYMS for word in group.split()}
 # kind -> a wider word that holds of it.
 WIDER: dict[str, frozenset[str]] = {

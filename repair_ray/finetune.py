@@ -1,0 +1,178 @@
+"""Training as a product of a run: which retriever it starts from, what it trains on, what it leaves."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from repair_ray import tables
+from repair_ray.config import Config, ObjectiveConfig, TrainingConfig
+from repair_ray.engines.retriever import (
+    RetrieverError,
+    RetrieverSpec,
+    has_own_weights,
+    is_file,
+    is_packaged,
+    named_spec,
+    weights_identity,
+)
+from repair_ray.run import CAPTIONS, IMAGES, Clock, Recipe, Run, RunError
+from repair_ray.synthesis.teacher import TEACHER
+from repair_ray.synthesis.training_set import training_set
+from repair_ray.training.items import TrainingItems, write_items
+from repair_ray.training.job import STATE_FOLDER, WEIGHTS, Job
+from repair_ray.training.launch import train
+from repair_ray.training.pairs import PairSet
+
+Progress = Callable[[str, int, int], None]
+# The hard pairs' terms are off: what a base and plain fine-tuning minimise.
+PLAIN = ObjectiveConfig(placement="dispersed")
+
+
+@dataclass(frozen=True)
+class Retriever:
+    """A retriever, and what its weights are known by: the products that they come from, or `weights`.
+
+    `weights` is the identity of those that the config names; None where they are made in the run, or random.
+    """
+
+    spec: RetrieverSpec
+    parents: tuple[str, ...] = ()
+    weights: str | None = None
+
+
+def named_retriever(config: Config) -> Retriever:
+    """The retriever that the config names; with random weights where the config asks for a base."""
+    retriever = config.retriever
+    spec = named_spec(retriever.model, retriever.pretrained, retriever.precision)
+    if config.base is not None:
+        spec = replace(spec, weights=None)
+    return Retriever(spec, weights=weights_identity(spec.weights))
+
+
+def finetune(
+    run: Run,
+    config: Config,
+    product: str,
+    start: Retriever,
+    training: TrainingConfig,
+    *,
+    objective: ObjectiveConfig = PLAIN,
+    edits: str | None = None,
+    splits: tuple[str, ...] = ("train",),
+    leave_out: frozenset[str] = frozenset(),
+    measure: tuple[str, ...] = (),
+    progress: Progress,
+) -> Retriever:
+    """Make a training product, or find it ready; returns the retriever that it left.
+
+    Args:
+        edits: the `edits` product that adds to the anchors of `splits`.
+        leave_out: images to leave out, for cross-fitting.
+        measure: products that the length of the training was taken from.
+    """
+    # Workers, threads, devices and caches change how fast training is, not what it makes.
+    outcome = training.model_dump(
+        mode="json", exclude={"workers", "cpus_per_worker", "use_gpu", "image_cache_mb", "decode_threads"}
+    )
+    settings = {
+        "training": outcome,
+        "objective": objective.model_dump(mode="json"),
+        "retriever": {"model": start.spec.model, "weights": start.weights},
+        "splits": list(splits),
+        "left_out": tables.row_id(*sorted(leave_out)) if leave_out else None,
+        "seed": config.seed,
+    }
+    teacher = TEACHER if objective.taught else None
+    made_from = tuple(product for product in (edits, teacher) if product)
+    recipe = Recipe(settings, (IMAGES, CAPTIONS, *start.parents, *made_from, *measure))
+    folder = run.path(product)
+    if not run.ready(product, recipe):
+        # A fallback fills a grid; where there are no grids it would be encoded for nothing.
+        fallback = objective.paired_fallback and objective.placement != "dispersed"
+        items, pairs = training_set(run, splits, edits, paired_fallback=fallback, leave_out=leave_out, teacher=teacher)
+        _write_set(folder / "items", items, pairs)
+        job = Job(
+            name=product,
+            folder=str(folder),
+            items=str(folder / "items"),
+            validation=_validation_set(run, folder / "validation", splits),
+            spec=start.spec,
+            training=training,
+            objective=objective,
+            store=_store_settings(run, config),
+            seed=config.seed,
+        )
+        clock = run.clock(product)
+        record = train(job, _timed(clock, progress))
+        facts = {key: value for key, value in record.items() if key != "history"}
+        corrected = sum(not pair.fallback for pair in pairs.corrected)
+        rows = record["items_encoded"]
+        run.finish(
+            product,
+            recipe,
+            clock.seconds,
+            rows=rows,
+            training=facts,
+            corrected=corrected,
+            contrasts=len(pairs.contrasts),
+        )
+        # Only now: a run that is killed before has its checkpoints to go on from.
+        shutil.rmtree(folder / STATE_FOLDER, ignore_errors=True)
+    return Retriever(replace(start.spec, weights=str(folder / WEIGHTS)), (product,))
+
+
+def _timed(clock: Clock, progress: Progress) -> Progress:
+    def tell(name: str, done: int, total: int) -> None:
+        clock.keep(steps=done, total=total)
+        progress(name, done, total)
+
+    return tell
+
+
+def _validation_set(run: Run, folder: Path, trained_on: tuple[str, ...]) -> str | None:
+    """The folder of the validation set; None where there is none, or where it is trained on: the last step wins."""
+    captions = run.read(CAPTIONS, ["split", "status"]).to_pylist()
+    there = any(row["split"] == "validation" and row["status"] == tables.OK for row in captions)
+    if "validation" in trained_on or not there:
+        return None
+    _write_set(folder, *training_set(run, ("validation",)))
+    return str(folder)
+
+
+def _store_settings(run: Run, config: Config) -> dict[str, Any]:
+    data = config.data
+    return {
+        "root": str(run.folder),
+        "background": data.background,
+        "max_pixels": data.max_pixels,
+        "max_bytes": data.max_image_mb * 2**20,
+    }
+
+
+def _write_set(folder: Path, items: TrainingItems, pairs: PairSet) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_items(str(folder), items, pairs)
+
+
+def check_retriever(config: Config) -> None:
+    """Raises `RetrieverError` or `RunError` for an unknown model and for weights that are not there; builds nothing."""
+    model, weights = config.retriever.model, config.retriever.pretrained
+    if weights is None and config.base is not None and is_packaged(model):
+        return
+    # Only now, as open_clip takes seconds to import.
+    from repair_ray.engines.encoder import check_tag, resolve_model
+
+    resolve_model(model)
+    if weights is None:
+        if config.base is None and not has_own_weights(model):
+            raise RunError("retriever.pretrained is unset: name weights, or add a base section to train from scratch")
+    elif has_own_weights(model):
+        raise RunError(f"retriever.pretrained is set, and retriever.model {model} has its own weights: unset one")
+    elif not is_file(weights):
+        check_tag(model, weights)
+    elif not Path(weights).is_file():
+        raise RetrieverError(f"retriever.pretrained: no checkpoint at {weights}")
