@@ -230,12 +230,11 @@ class Encoder:
         """Embed pictures that `preprocess.pixels` has prepared."""
         batches = [pixels[i : i + self.batch_size] for i in range(0, len(pixels), self.batch_size)]
         model: Any = self.model
-        return self._stack(
-            model.encode_image(
-                self.preprocess.normalise(torch.stack(batch).to(self.device)).to(self._dtype), normalize=True
-            )
-            for batch in batches
-        )
+        return self._stack(model.encode_image(self.model_input(batch), normalize=True) for batch in batches)
+
+    def model_input(self, pixels: list[Tensor]) -> Tensor:
+        """Prepared pictures as one batch on the model's device, in its type."""
+        return self.preprocess.normalise(torch.stack(pixels).to(self.device)).to(self._dtype)
 
     @torch.inference_mode()
     def encode_texts(self, texts: list[str]) -> np.ndarray:
