@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -38,6 +38,20 @@ _CANDIDATE = pa.struct(
         ("scaffold", pa.float32()),
         ("status", pa.string()),
         ("reason", pa.string()),
+    ]
+)
+_FORM = pa.struct([("text", pa.string()), ("tag", pa.string()), ("count", pa.int64())])
+# A batch's share of a word: sums are integers in units of `engines.san.prototypes.UNIT`, so that they add up exactly.
+_WORD_SHARE = pa.struct(
+    [
+        ("lemma", pa.string()),
+        ("pos", pa.string()),
+        ("images", pa.int64()),
+        ("matches", pa.int64()),
+        ("best", pa.float32()),
+        ("sum", pa.list_(pa.int64())),
+        ("text_vector", pa.list_(pa.float32())),
+        ("forms", pa.list_(_FORM)),
     ]
 )
 
@@ -191,6 +205,63 @@ EDITS = Table(
     ("failure_id",),
 )
 
+# The edits of strategies that make several negatives of each caption of a picture, counted by picture.
+NEGATIVES = replace(EDITS, id_column="query_id")
+
+# One row a picture: how many of its visual tokens matched a word. Of each batch one row carries the sums of the words,
+# over the pictures that it says it `covers`.
+MATCHES = Table(
+    "matches",
+    pa.schema(
+        [
+            pa.field("image_id", pa.string(), nullable=False),
+            pa.field("matches", pa.int32()),
+            pa.field("covers", pa.list_(pa.string())),
+            pa.field("words", pa.list_(_WORD_SHARE)),
+            *_STATUS,
+        ]
+    ),
+    "image_id",
+    ("image_id",),
+)
+
+PROTOTYPES = Table(
+    "prototypes",
+    pa.schema(
+        [
+            pa.field("word_id", pa.string(), nullable=False),
+            pa.field("word", pa.string(), nullable=False),
+            pa.field("lemma", pa.string(), nullable=False),
+            pa.field("pos", pa.string(), nullable=False),
+            pa.field("images", pa.int64(), nullable=False),
+            pa.field("matches", pa.int64(), nullable=False),
+            pa.field("best", pa.float32()),
+            pa.field("vector", pa.list_(pa.float32())),
+            pa.field("forms", pa.list_(_FORM)),
+            *_STATUS,
+        ]
+    ),
+    "word_id",
+    ("lemma", "pos"),
+)
+
+CONFUSABLE = Table(
+    "confusable",
+    pa.schema(
+        [
+            pa.field("pair_id", pa.string(), nullable=False),
+            pa.field("word", pa.string(), nullable=False),
+            pa.field("pos", pa.string(), nullable=False),
+            pa.field("other", pa.string()),
+            pa.field("rank", pa.int32()),
+            pa.field("cosine", pa.float32()),
+            *_STATUS,
+        ]
+    ),
+    "pair_id",
+    ("word", "pos", "rank", "pair_id"),
+)
+
 ANSWERS = Table(
     "answers",
     pa.schema(
@@ -243,6 +314,19 @@ QUERIES = pa.schema(
         ("query_id", pa.string()),
         ("direction", pa.string()),
         ("vector", pa.list_(pa.float32())),
+    ]
+)
+
+# What the stages of negatives read: one picture a row with its own captions, and those of other pictures of its group.
+CAPTIONED = pa.schema(
+    [
+        ("image_id", pa.string()),
+        ("query_id", pa.string()),
+        ("uri", pa.string()),
+        ("offset", pa.int64()),
+        ("length", pa.int64()),
+        ("captions", pa.list_(pa.struct([("caption_id", pa.string()), ("text", pa.string())]))),
+        ("group_captions", pa.list_(pa.string())),
     ]
 )
 

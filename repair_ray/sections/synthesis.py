@@ -99,4 +99,7 @@ class NegativesConfig(Section):
     nearest: PositiveInt = Field(10, description="confusable words kept for a word, nearest first")
     tokens: Literal["patches", "whole"] = Field("patches", description="visual features of a picture")
     language: Literal["en", "de"] = "en"
-    confusable: str | None = Field(None, description="a list of confusable pairs in place of the retriever's own")
+    prompt: str = Field("{}", pattern=r"^[^{}]*\{\}[^{}]*$", description="what a word is encoded in; {} is the word")
+    confusable: str | None = Field(
+        None, description="CSV or Parquet of pairs (word, other), in place of what the retriever finds alike"
+    )
