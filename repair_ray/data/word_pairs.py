@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,6 +32,16 @@ def read_word_pairs(path: str) -> list[tuple[str, str]]:
     if not pairs:
         raise DataError(f"{path} holds no pair of words")
     return pairs
+
+
+def file_digest(path: str) -> str:
+    """`sha256:<16 hex digits>` of a file's content. Raises DataError where there is none."""
+    where, inner = filesystem(path)
+    try:
+        with where.open_input_stream(inner) as stream:
+            return f"sha256:{hashlib.sha256(stream.readall()).hexdigest()[:16]}"
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error}") from None
 
 
 def _csv(path: str) -> list[tuple[str | None, str | None]]:

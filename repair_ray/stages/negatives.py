@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
 from repair_ray import tables
 from repair_ray.config import Config
 from repair_ray.data.text import text_key
-from repair_ray.engines.san.substitute import Made, Truth, substitute, swap
-from repair_ray.engines.san.vocabulary import Form
-from repair_ray.engines.words import Key, language
+from repair_ray.engines.san.items import negatives_of
+from repair_ray.engines.words import language
 from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run
 from repair_ray.stages.captioned import captioned
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
 from repair_ray.stages.rows import Row, RowStage
+from repair_ray.stages.word_tables import read_alike, read_forms
 
 
 class WriteNegatives(RowStage):
@@ -45,14 +45,20 @@ class WriteNegatives(RowStage):
         return {**self._row(row, row["captions"][0], None), "status": tables.ERROR, "reason": reason}
 
     def _picture(self, row: Row) -> list[Row]:
-        own = [caption["text"] for caption in row["captions"]]
-        words = [self._language.words(text) for text in own]
-        others = [word for text in row["group_captions"] for word in self._language.words(text)]
-        truth = Truth.of([*own, *row["group_captions"]], [*(word for found in words for word in found), *others])
+        captions = row["captions"]
+        found = negatives_of(
+            [caption["text"] for caption in captions],
+            [tables.row_id(self._seed, caption["caption_id"]) for caption in captions],
+            row["group_captions"],
+            self._language,
+            self._alike,
+            self._forms,
+            n_hard=self._per_caption,
+            n_swap=self._swaps,
+        )
         answers: list[Row] = []
         taken: set[str] = set()
-        for caption, found in zip(row["captions"], words, strict=True):
-            made = self._made(caption, found, truth)
+        for caption, made in zip(captions, found, strict=True):
             # Two captions of a picture may become the same text.
             fresh = [negative for negative in made.negatives if text_key(negative.text) not in taken]
             taken.update(text_key(negative.text) for negative in fresh)
@@ -65,22 +71,6 @@ class WriteNegatives(RowStage):
                 answers.append({**self._row(row, caption, None), "status": tables.REJECTED, "reason": reason})
         return answers
 
-    def _made(self, caption: Row, words: list[Any], truth: Truth) -> Made:
-        seed = tables.row_id(self._seed, caption["caption_id"])
-        if self._alike is None:
-            return swap(caption["text"], words, self._language, truth, n_hard=self._per_caption, seed=seed)
-        return substitute(
-            caption["text"],
-            words,
-            self._alike,
-            self._forms,
-            self._language,
-            truth,
-            n_hard=self._per_caption,
-            n_swap=self._swaps,
-            seed=seed,
-        )
-
     @staticmethod
     def _row(row: Row, caption: Row, text: str | None) -> Row:
         identity = tables.row_id("negative", row["image_id"], caption["caption_id"], text)
@@ -91,23 +81,6 @@ class WriteNegatives(RowStage):
             "ground_truth_id": caption["caption_id"],
             "kind": tables.NEGATIVE,
         }
-
-
-def read_alike(run: Run, product: str) -> dict[Key, list[Key]]:
-    """The words that may stand in for each word, nearest first, of a `confusable` table."""
-    found: dict[Key, list[Key]] = defaultdict(list)
-    for row in run.read(product).to_pylist():
-        if row["status"] == tables.OK:
-            found[row["word"], row["pos"]].append((row["other"], row["pos"]))
-    return dict(found)
-
-
-def read_forms(run: Run, product: str) -> dict[Key, dict[Form, int]]:
-    """The forms of each word of a `prototypes` table, with how often each was seen."""
-    return {
-        (row["lemma"], row["pos"]): {(form["tag"], form["text"]): form["count"] for form in row["forms"]}
-        for row in run.read(product, ["lemma", "pos", "forms"]).to_pylist()
-    }
 
 
 def write_negatives(

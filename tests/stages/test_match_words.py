@@ -13,10 +13,11 @@ from PIL import Image
 from repair_ray import tables
 from repair_ray.engines.encoder import Encoder
 from repair_ray.engines.retriever import RetrieverSpec
+from repair_ray.engines.san.totals import WordTotals
 from repair_ray.engines.visual_tokens import VisualTokens
 from repair_ray.run import Recipe, Run, RunError
 from repair_ray.stages.captioned import captioned
-from repair_ray.stages.match import MatchWords, WordTotals, word_totals
+from repair_ray.stages.match import MatchWords, word_totals
 from tests.stages.captioned_run import config_of, make_run
 
 ALPHA = 0.05
@@ -58,8 +59,8 @@ def test_sums_are_those_of_all_pictures_by_whichever_batches(run: Run, tmp_path:
     assert whole.keys == single.keys == sorted(whole.keys)
     words = {lemma for lemma, _ in whole.keys}
     assert words == {"red", "orange", "blue", "green", "square", "circle", "box"}
-    assert whole.images == single.images
-    images = dict(zip(whole.keys, whole.images, strict=True))
+    assert whole.items == single.items
+    images = dict(zip(whole.keys, whole.items, strict=True))
     assert images["square", "noun"] == 4
     assert images["box", "noun"] == 3, "the picture that cannot be read holds none"
     assert whole.forms == single.forms
@@ -104,7 +105,7 @@ def _plain(run: Run, folder: Path, image: str) -> tuple[dict[str, np.ndarray], d
 def test_words_alone_need_no_retriever_and_no_picture(run: Run, tmp_path: Path) -> None:
     forms = matched(run, tmp_path, "forms", 12, needs="forms", spec=None)
     assert forms.sums.vectors().shape == (7, 0) and forms.text_vectors == {}
-    assert dict(zip(forms.keys, forms.images, strict=True))["box", "noun"] == 4, "no picture was opened"
+    assert dict(zip(forms.keys, forms.items, strict=True))["box", "noun"] == 4, "no picture was opened"
     texts = matched(run, tmp_path, "texts", 5, needs="text_vectors", prompt="a photo of {}")
     assert sorted(texts.text_vectors) == texts.keys
     expected = Encoder(RetrieverSpec("tiny-64")).encode_texts(["a photo of red"])[0]

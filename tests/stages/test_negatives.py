@@ -10,7 +10,8 @@ import pytest
 
 from repair_ray import tables
 from repair_ray.run import Recipe, Run
-from repair_ray.stages.negatives import WriteNegatives, read_alike, read_forms, spread
+from repair_ray.stages.negatives import WriteNegatives, spread
+from repair_ray.stages.word_tables import read_alike, read_forms
 
 
 @pytest.fixture

@@ -54,7 +54,8 @@ class PrototypeSums:
     def merge(self, other: PrototypeSums, places: Sequence[int] | None = None) -> None:
         """Add another part's sums; `places` says where its words are here, where they are not the same ones."""
         into = np.arange(len(self.matches)) if places is None else np.asarray(places, np.int64)
-        self.sums[into] += other.sums
+        if other.matches.any():  # a part without a match may not know the width
+            self.sums[into] += other.sums
         self.matches[into] += other.matches
         self.best[into] = np.maximum(self.best[into], other.best)
 
