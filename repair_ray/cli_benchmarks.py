@@ -215,6 +215,55 @@ def winoground(
 
 
 @app.command()
+def stress(
+    target: Target,
+    data: Data = None,
+    which: WhichOf = Which.both,
+    pretrained: Pretrained = None,
+    precision: Precision = None,
+    split: Split = None,
+    settings: DataSettings = None,
+    oracle: Annotated[
+        str | None,
+        typer.Option(help="who says which words look alike: a CSV or Parquet of word,other, a run, or a model"),
+    ] = None,
+    oracle_pretrained: Annotated[str | None, typer.Option(help="of a model as oracle: tag, or checkpoint file")] = None,
+    oracle_which: Annotated[Which, typer.Option(help="of a run as oracle: base or repaired")] = Which.base,
+    negatives: Annotated[
+        list[str] | None, typer.Option(help="key=value of a config's negatives section, such as alpha=0.3")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--set", help="the stress set as JSON lines: read if it is there, else written")
+    ] = None,
+    seed: Seed = 0,
+    json: Json = None,
+) -> None:
+    """The fine-grained stress test: is a caption above those in which one word is another that looks alike?
+
+    The oracle should know nothing of the retrievers: where it made the negatives that they were trained on, the
+    figures are circular, and say so.
+    """
+
+    def measure() -> dict[str, Any]:
+        from repair_ray.measuring.retrievers import is_run, run_of
+        from repair_ray.measuring.stress import miners_of, negatives_section, oracle_of, stress
+
+        retrievers = _retrievers(target, which, pretrained, precision)
+        own = run_of(target) if is_run(target) else None
+        return stress(
+            retrievers,
+            _source(target, data, split, settings),
+            negatives_section(own, negatives or []),
+            oracle=oracle_of(oracle, oracle_which.value, oracle_pretrained) if oracle else None,
+            file=file,
+            miners=miners_of(own[0]) if own else (),
+            seed=seed,
+        )
+
+    _report(measure, "stress_tables", json)
+
+
+@app.command()
 def zeroshot(
     target: Target,
     folder: Annotated[Path, typer.Argument(help="a folder of pictures for each class")],

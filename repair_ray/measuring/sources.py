@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import yaml
 from PIL import Image
@@ -21,8 +21,10 @@ from repair_ray.data.images import ImageProblem
 from repair_ray.data.readers.karpathy import detect as is_karpathy
 from repair_ray.data.records import DataError, Problem, Record, canonical_split
 from repair_ray.run import CAPTIONS, IMAGES, Run
+from repair_ray.sections.base import Section
 
 SHOWN = 3
+S = TypeVar("S", bound=Section)
 
 
 @dataclass(frozen=True)
@@ -191,20 +193,37 @@ def source_of(
 
 def data_config(path: str, settings: list[str]) -> DataConfig:
     """The config's data section for a path with `key=value` settings. Raises `ConfigError`."""
+    return section_of(DataConfig, "data", settings, "image_root=/data/images", fixed={"path": path})
+
+
+def section_of(
+    kind: type[S],
+    name: str,
+    settings: list[str],
+    example: str,
+    *,
+    given: dict[str, Any] | None = None,
+    fixed: dict[str, Any] | None = None,
+) -> S:
+    """A section of a config by that name: `given` values, changed by `key=value` settings, and `fixed` ones.
+
+    Raises:
+        ConfigError: a setting of another form, or a wrong one.
+    """
     values: dict[str, Any] = {}
     for setting in settings:
         key, separator, text = setting.partition("=")
         if not separator:
-            raise ConfigError(f"--data {setting!r} is not of the form key=value, such as image_root=/data/images")
+            raise ConfigError(f"--{name} {setting!r} is not of the form key=value, such as {example}")
         try:
-            values[key.removeprefix("data.")] = yaml.safe_load(text)
+            values[key.removeprefix(f"{name}.")] = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise ConfigError(f"--data {setting!r}: the value is not YAML: {error}") from None
+            raise ConfigError(f"--{name} {setting!r}: the value is not YAML: {error}") from None
     try:
-        return DataConfig.model_validate({**values, "path": path})
+        return kind.model_validate({**(given or {}), **values, **(fixed or {})})
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, found['loc'])) or 'data'}: {found['msg']}" for found in error.errors()]
-        raise ConfigError(f"--data: {'; '.join(lines)}") from None
+        lines = [f"{'.'.join(map(str, found['loc'])) or name}: {found['msg']}" for found in error.errors()]
+        raise ConfigError(f"--{name}: {'; '.join(lines)}") from None
 
 
 def _own_ids(path: str) -> dict[str, PictureIds]:

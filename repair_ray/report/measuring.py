@@ -110,6 +110,35 @@ def winoground_tables(facts: dict[str, Any]) -> list[Table]:
     return _noted([table], _compositional(facts))
 
 
+def stress_tables(facts: dict[str, Any]) -> list[Table]:
+    """What `measuring.stress.stress` found."""
+    protocol = facts["protocol"]
+    table = _table(
+        f"Fine-grained stress test on {protocol['split']}, in percent",
+        "retriever",
+        "R@1",
+        "95 %\ninterval",
+        "MRR",
+        "chance R@1",
+        "questions",
+    )
+    for label, found in facts["retrievers"].items():
+        m = found["metrics"]
+        interval = between((m["r@1_ci"][0], m["r@1_ci"][1]))
+        table.add_row(
+            safe_text(label), points(m["r@1"]), interval, points(m["mrr"]), points(m["chance"]), count(m["n"])
+        )
+    oracle = protocol["oracle"]
+    said = oracle.get("path") or f"{oracle.get('model')} with weights {oracle.get('weights')}"
+    left = sum(protocol["left_out"].values())
+    warning = f"WARNING, {protocol['circular']}. " if protocol["circular"] else ""
+    note = (
+        f"{warning}Oracle: {said}. Each caption among its substitutions ({count(left)} captions have none); "
+        f"ties: {protocol['ties']}; the interval resamples items. {_models(facts)}"
+    )
+    return _noted([table], note)
+
+
 def zeroshot_tables(facts: dict[str, Any]) -> list[Table]:
     """What `measuring.benchmarks.zeroshot` found."""
     protocol, found = facts["protocol"], facts["retrievers"]
