@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from repair_ray import tables
-from repair_ray.config import Config, ObjectiveConfig, WorldConfig
+from repair_ray.config import Config, ObjectiveConfig, Strategy, WorldConfig
 from repair_ray.data.access import image_store
 from repair_ray.engines.retriever import named_spec, weights_identity
 from repair_ray.evaluation.truth import measure_truth
@@ -28,8 +28,10 @@ from repair_ray.stages.mine import fold_of, mine
 from repair_ray.stages.paraphrase import paraphrase
 from repair_ray.stages.sources import source_digest, sources_of
 from repair_ray.summary import make_summary
+from repair_ray.synthesis.negatives import negative_captions
 from repair_ray.synthesis.strategies import merged_failures, paired_edits, random_failures
 from repair_ray.synthesis.teacher import TEACHER, read_features
+from repair_ray.synthesis.triplet import triplets
 from repair_ray.training.job import HISTORY
 from repair_ray.world.generate import make_world
 
@@ -192,7 +194,8 @@ class Round:
             return None
         edits = self._shared("edits", place, config, OF_EDITS)
         if strategy in ("negclip", "san", "triplet"):
-            raise RunError(f"strategy={strategy} cannot be run yet")
+            self._contrast(edits, config, base)
+            return edits
         if strategy == "paraphrase":
             paraphrase(run, config, edits, self.progress)
             return edits
@@ -210,6 +213,17 @@ class Round:
         else:
             edit(run, config, edits, verdicts, failures, embeddings, base.spec, self.progress)
         return edits
+
+    def _contrast(self, edits: str, config: Config, base: Retriever) -> None:
+        """Negative captions, and for triplets their pictures."""
+        pictured = config.strategy == "triplet"
+        negatives = f"{edits}_negatives" if pictured else edits
+        words: Strategy = "san" if pictured else config.strategy
+        negative_captions(
+            self.run_, config, negatives, words, base.spec, base.parents, base.weights, progress=self.progress
+        )
+        if pictured:
+            triplets(self.run_, config, edits, negatives, self.progress)
 
     def _shared(self, name: str, place: str, config: Config, sections: tuple[str, ...]) -> str:
         """The round's product of that name, if a config agrees with the round in these sections; else its own."""
