@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError, model_validator
@@ -72,7 +72,9 @@ __all__ = [
     "TrainingConfig",
     "WorldConfig",
     "load_config",
+    "load_section",
     "parse_config",
+    "parse_section",
 ]
 
 
@@ -91,6 +93,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 # The sections that a variant may change: what comes before them is shared by all controls.
 VARIED = ("strategy", "mining", "language", "audit", "edit", "selection", "negatives", "objective", "training")
+
+S = TypeVar("S", bound=Section)
 
 
 class ConfigError(Exception):
@@ -222,7 +226,7 @@ class Config(Section):
                 self.control(name)
             except ValidationError as error:
                 raise ValueError(
-                    "; ".join(f"variants.{name}: {_explain(problem)}" for problem in error.errors())
+                    "; ".join(f"variants.{name}: {_explain(problem, Config)}" for problem in error.errors())
                 ) from None
         return self
 
@@ -247,6 +251,11 @@ class Config(Section):
 
 
 def load_config(path: str | Path, overrides: list[str] | None = None) -> Config:
+    """Read the config of a run from a YAML file; see `load_section`."""
+    return load_section(Config, path, overrides)
+
+
+def load_section(kind: type[S], path: str | Path, overrides: list[str] | None = None) -> S:
     """Read a YAML file and apply `key=value` overrides (`training.lr=1e-4`; values are YAML).
 
     Raises:
@@ -265,15 +274,20 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> Config:
         raise ConfigError(f"{path} must hold a mapping of settings, not {type(tree).__name__}")
     for override in overrides or []:
         _apply(tree, override)
-    return parse_config(tree, source=str(path))
+    return parse_section(kind, tree, source=str(path))
 
 
 def parse_config(tree: dict[str, Any], source: str = "config") -> Config:
+    """Validate a nested mapping as the config of a run; raises `ConfigError` that lists every wrong key."""
+    return parse_section(Config, tree, source)
+
+
+def parse_section(kind: type[S], tree: dict[str, Any], source: str = "config") -> S:
     """Validate a nested mapping; raises `ConfigError` that lists every wrong key."""
     try:
-        return Config.model_validate(tree)
+        return kind.model_validate(tree)
     except ValidationError as error:
-        lines = [_explain(problem) for problem in error.errors()]
+        lines = [_explain(problem, kind) for problem in error.errors()]
         raise ConfigError(f"{source}: " + "; ".join(lines)) from None
 
 
@@ -316,11 +330,11 @@ def _number(text: str) -> str | float:
         return text
 
 
-def _explain(problem: Any) -> str:
+def _explain(problem: Any, kind: type[BaseModel]) -> str:
     location = [str(part) for part in problem["loc"]]
     key = ".".join(location) or "config"
     if problem["type"] == "extra_forbidden":
-        known = _keys_at(location[:-1])
+        known = _keys_at(location[:-1], kind)
         close = difflib.get_close_matches(location[-1], known, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else f"; known keys here: {', '.join(known)}"
         return f"unknown key {key!r}{hint}"
@@ -330,8 +344,7 @@ def _explain(problem: Any) -> str:
     return f"{key}={problem.get('input')!r}: {message[0].lower()}{message[1:]}"
 
 
-def _keys_at(location: list[str]) -> list[str]:
-    model: type[BaseModel] = Config
+def _keys_at(location: list[str], model: type[BaseModel]) -> list[str]:
     for part in location:
         field = model.model_fields.get(part)
         options = get_args(field.annotation) or (field.annotation,) if field else ()

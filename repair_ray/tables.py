@@ -109,6 +109,23 @@ CAPTIONS = Table(
     ("caption_id",),
 )
 
+# Precomputed clips; their features stay where they were read.
+CLIPS = Table(
+    "clips",
+    pa.schema(
+        [
+            pa.field("clip_id", pa.string(), nullable=False),
+            pa.field("split", pa.string()),
+            pa.field("captions", pa.list_(pa.string())),
+            pa.field("frames", pa.int32()),
+            pa.field("source", pa.string()),
+            *_STATUS,
+        ]
+    ),
+    "clip_id",
+    ("clip_id",),
+)
+
 DUPLICATES = Table(
     "duplicates",
     pa.schema(

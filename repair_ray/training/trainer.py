@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +45,18 @@ class DualEncoder(nn.Module):
         )
 
 
-def learning_rate(step: int, config: TrainingConfig) -> float:
+class Schedule(Protocol):
+    """The settings of a schedule, such as those of `TrainingConfig`."""
+
+    @property
+    def lr(self) -> float: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def warmup(self) -> float: ...
+
+
+def learning_rate(step: int, config: Schedule) -> float:
     """Linear warm-up, then half a cosine to zero; a function of the step alone, so that resuming continues it."""
     warmup = max(1, round(config.warmup * config.steps))
     if step < warmup:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import pickle
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -45,22 +46,27 @@ class HanoverLanguage:
             model = _NumbersOnly(file).load()
         self._tagger = hanover.HanoverTagger(None, model)
         self._tagger.strict = False  # as when it reads the file itself: words that training never saw are analysed
+        # A caption is read by one step after another.
+        self._read = lru_cache(maxsize=2**16)(self._tagged)
 
     def words(self, text: str) -> list[Word]:
         """See `Language`. A text all in lower case, or in capitals (glosses), is tagged without regard to case.
 
         A word longer than `LONGEST` letters is taken for none that means something.
         """
+        return list(self._read(text))
+
+    def _tagged(self, text: str) -> tuple[Word, ...]:
         found = list(_WORD.finditer(text))
         if not found:
-            return []
+            return ()
         tokens = [_token(match[0]) for match in found]
         cased = any(token != token.lower() for token in tokens)
         tagged = self._tagger.tag_sent(tokens, casesensitive=cased)
-        return [
+        return tuple(
             Word(match[0], match.start(), match.end(), lemma, self._pos(tag) if len(match[0]) <= LONGEST else None, tag)
             for match, (_, lemma, tag) in zip(found, tagged, strict=True)
-        ]
+        )
 
     def inflected(self, lemma: str, like: Word) -> str:
         """See `Language`: the lemma itself."""
