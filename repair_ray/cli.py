@@ -14,6 +14,7 @@ from repair_ray.cli_data import app as data_app
 from repair_ray.cli_errors import errors, guarded
 from repair_ray.cli_evaluate import app as evaluate_app
 from repair_ray.cli_export import app as export_app
+from repair_ray.cli_san import app as san_app
 from repair_ray.config import Config, load_config
 
 DEMO = Path(__file__).parent / "world" / "demo.yaml"
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.add_typer(evaluate_app, name="evaluate")
 app.add_typer(data_app, name="data")
 app.add_typer(export_app, name="export")
+app.add_typer(san_app)
 
 Overrides = Annotated[list[str] | None, typer.Argument(help="settings as key=value, such as training.lr=1e-4")]
 Controls = Annotated[str | None, typer.Option(help="'all', 'none', or names separated by commas")]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -141,6 +141,37 @@ def stress_ranks(items: np.ndarray, captions: np.ndarray, negatives: np.ndarray,
         # "not below" rather than "at least": scores that are not finite are wrong, not right.
         beaten = wrong < right[owners] - TIE
     return 1 + np.bincount(owners[~beaten], minlength=len(items))
+
+
+def ask(
+    asked: StressSet,
+    place: Mapping[str, int],
+    features: np.ndarray,
+    encode: Callable[[list[str]], np.ndarray],
+    *,
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """The figures of one retriever on the questions of items that are there; see `stress_metrics`.
+
+    Args:
+        place: where an item lies in `features [I, D]`; encode: texts to unit features.
+
+    Raises:
+        ValueError: none of the items is there.
+    """
+    items = [item for item in asked.items if item.item in place]
+    texts = list(dict.fromkeys(text for item in items for text in (item.caption, *item.negatives)))
+    number = {text: n for n, text in enumerate(texts)}
+    vectors = encode(texts) if texts else np.zeros((0, features.shape[1]), np.float32)
+    options = np.array([1 + len(item.negatives) for item in items], np.int64)
+    ranks = stress_ranks(
+        features[[place[item.item] for item in items]],
+        vectors[[number[item.caption] for item in items]],
+        vectors[[number[text] for item in items for text in item.negatives]],
+        np.repeat(np.arange(len(items)), options - 1),
+    )
+    return stress_metrics(ranks, [item.item for item in items], options, bootstrap=bootstrap, seed=seed)
 
 
 def stress_metrics(

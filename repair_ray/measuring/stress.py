@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from repair_ray import tables
 from repair_ray.config import Config, NegativesConfig
 from repair_ray.data.duplicates import joined_groups, same_key_links
@@ -23,12 +21,11 @@ from repair_ray.evaluation.stress import (
     TIE_RULE,
     Captioned,
     StressSet,
+    ask,
     build,
     circular,
     load,
     save,
-    stress_metrics,
-    stress_ranks,
 )
 from repair_ray.measuring.encoding import CHUNK, Seen, chunks, encode
 from repair_ray.measuring.retrievers import Named, Which, load_all, retrievers_of
@@ -105,21 +102,14 @@ def stress(
         made = _build(seen, source, oracle, section, seed)
         if file is not None:
             save(file, made)
-    place = {caption.identity: n for n, caption in enumerate(seen.captions)}
-    known = [item for item in made.items if item.caption_id in place]
+    place = {image: n for n, image in enumerate(seen.images)}
+    known = sum(item.item in place for item in made.items)
     if not known:
-        raise DataError(f"none of the {len(made.items)} questions of {file} is of a caption of {source.path}")
-    captions = np.array([place[item.caption_id] for item in known])
-    negatives = list(dict.fromkeys(text for item in known for text in item.negatives))
-    number = {text: n for n, text in enumerate(negatives)}
-    options = np.array([1 + len(item.negatives) for item in known])
-    owners = np.repeat(np.arange(len(known)), options - 1)
-    columns = np.array([number[text] for item in known for text in item.negatives])
-    results = []
-    for found, encoder in zip(features, encoders, strict=True):
-        wrong = encoder.encode_texts(negatives)[columns]
-        ranks = stress_ranks(found.images[np.array(seen.owners)[captions]], found.captions[captions], wrong, owners)
-        results.append(stress_metrics(ranks, [item.item for item in known], options, bootstrap=bootstrap, seed=seed))
+        raise DataError(f"none of the {len(made.items)} questions of {file} is of a picture of {source.path}")
+    results = [
+        ask(made, place, found.images, encoder.encode_texts, bootstrap=bootstrap, seed=seed)
+        for found, encoder in zip(features, encoders, strict=True)
+    ]
     own = [(f"the retriever {named.label} itself", {"kind": "visual", **named.facts()}) for named in retrievers]
     facts = {
         **seen.protocol(),
@@ -127,9 +117,9 @@ def stress(
         "oracle": made.oracle,
         "circular": circular(made.oracle, [*miners, *own]),
         "settings": made.settings,
-        "questions": len(known),
+        "questions": known,
         "left_out": made.left_out,
-        "elsewhere": len(made.items) - len(known),
+        "elsewhere": len(made.items) - known,
         "stress_set": made.digest(),
         "scores": SCORES,
     }

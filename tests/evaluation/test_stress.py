@@ -14,6 +14,7 @@ from repair_ray.evaluation.stress import (
     Captioned,
     StressItem,
     StressSet,
+    ask,
     build,
     circular,
     load,
@@ -61,6 +62,21 @@ def test_figures_by_hand() -> None:
     assert found["chance"] == 35 and found["n"] == 4 and found["items"] == 3
     assert found["r@1_ci"][0] < 50 < found["r@1_ci"][1]
     assert found == stress_metrics(np.array([1, 2, 4, 1]), ["a", "a", "b", "c"], np.array([2, 2, 5, 5]))
+
+
+def test_questions_are_asked_of_items_that_are_there() -> None:
+    vectors = {"A cat.": (1, 0), "a cat": (1, 1), "A dog.": (0, 1), "An owl.": (0.9, 0.1), "a dog": (1, 1)}
+
+    def encode(texts: list[str]) -> np.ndarray:
+        return unit(*[vectors[text] for text in texts])
+
+    features = unit((0, 1), (1, 0.02))
+    found = ask(made(), {"i0": 1, "elsewhere": 0}, features, encode)
+    assert found["n"] == 1 and found["r@1"] == 100 and found["chance"] == round(100 / 3, 3)
+    both = ask(made(), {"i0": 1, "i1": 0}, features, encode)
+    assert both["n"] == 2 and both["r@1"] == 50, "a dog is where a cat is: a tie"
+    with pytest.raises(ValueError, match="no question"):
+        ask(made(), {"elsewhere": 0}, features, encode)
 
 
 def test_the_interval_resamples_items() -> None:

@@ -89,4 +89,4 @@ def test_what_is_refused(workplace: Path, pairs: Path) -> None:
     (workplace / "none.csv").write_text("word,other\nhorse,cow\n")
     assert "none of the 1 listed pairs" in refuse("evaluate", "stress", "run", "--oracle", "none.csv")
     line = refuse("evaluate", "stress", "run", "--split", "validation", "--set", "set.jsonl")
-    assert "questions of set.jsonl is of a caption of" in line
+    assert "questions of set.jsonl is of a picture of" in line
