@@ -44,10 +44,8 @@ _FORM = pa.struct([("text", pa.string()), ("tag", pa.string()), ("count", pa.int
 # A batch's share of a word: sums are integers in units of `engines.san.prototypes.UNIT`, so that they add up exactly.
 _WORD_SHARE = pa.struct(
     [
-        ("lemma", pa.string()),
-        ("pos", pa.string()),
-        ("images", pa.int64()),
-        ("matches", pa.int64()),
+        *((name, pa.string()) for name in ("lemma", "pos")),
+        *((name, pa.int64()) for name in ("images", "matches")),
         ("best", pa.float32()),
         ("sum", pa.list_(pa.int64())),
         ("text_vector", pa.list_(pa.float32())),
@@ -246,12 +244,8 @@ PROTOTYPES = Table(
     "prototypes",
     pa.schema(
         [
-            pa.field("word_id", pa.string(), nullable=False),
-            pa.field("word", pa.string(), nullable=False),
-            pa.field("lemma", pa.string(), nullable=False),
-            pa.field("pos", pa.string(), nullable=False),
-            pa.field("images", pa.int64(), nullable=False),
-            pa.field("matches", pa.int64(), nullable=False),
+            *(pa.field(name, pa.string(), nullable=False) for name in ("word_id", "word", "lemma", "pos")),
+            *(pa.field(name, pa.int64(), nullable=False) for name in ("images", "matches")),
             pa.field("best", pa.float32()),
             pa.field("vector", pa.list_(pa.float32())),
             pa.field("forms", pa.list_(_FORM)),
@@ -266,9 +260,7 @@ CONFUSABLE = Table(
     "confusable",
     pa.schema(
         [
-            pa.field("pair_id", pa.string(), nullable=False),
-            pa.field("word", pa.string(), nullable=False),
-            pa.field("pos", pa.string(), nullable=False),
+            *(pa.field(name, pa.string(), nullable=False) for name in ("pair_id", "word", "pos")),
             pa.field("other", pa.string()),
             pa.field("rank", pa.int32()),
             pa.field("cosine", pa.float32()),

@@ -73,7 +73,6 @@ class ClipRound:
             self._train(trained[name], DATA, config.training, start=BASE, negatives=negatives)
         questions = self._stress_set()
         found = {name: self._measure(product, questions) for name, product in trained.items()}
-        write_json(self.run_.folder / "config.json", config.model_dump(mode="json"))
         manifest = self.run_.manifest(STRESS) or {}
         return {
             "name": config.name,
