@@ -17,6 +17,10 @@ ENGINE_TABLES = [
     tables.VERDICTS,
     tables.EDITS,
     tables.RANKS,
+    tables.CLIPS,
+    tables.MATCHES,
+    tables.PROTOTYPES,
+    tables.CONFUSABLE,
 ]
 
 

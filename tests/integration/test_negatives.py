@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from repair_ray import tables
-from repair_ray.config import Config
+from repair_ray.config import Config, FaultConfig
 from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.run import Run, RunError
+from repair_ray.stages.match import word_totals
 from repair_ray.synthesis.negatives import negative_captions
 from tests.stages.captioned_run import config_of, make_run
 
@@ -74,7 +75,7 @@ def test_swaps_and_a_list_need_no_retriever(run: Run, tmp_path: Path) -> None:
         "no word of the caption has one that is like it"
     }
     (tmp_path / "none.csv").write_text("word,other\nhorse,cow\n")
-    with pytest.raises(RunError, match=r"none of the 1 pairs"):
+    with pytest.raises(RunError, match=r"none of the 1 listed pairs"):
         negative_captions(run, config(run, confusable=str(tmp_path / "none.csv")), "x/edits", "san", SPEC)
 
 
@@ -83,3 +84,22 @@ def test_thresholds_that_nothing_reaches_say_how_near_it_came(run: Run) -> None:
         negative_captions(run, config(run, alpha=0.99), "a/edits", "san", SPEC)
     with pytest.raises(RunError, match=r"negatives.beta=1 \(the nearest two have 0\.\d+\); lower it"):
         negative_captions(run, config(run, beta=1.0), "b/edits", "san", SPEC)
+
+
+def test_a_picture_that_kills_its_worker_is_missing_from_the_sums_alone(run: Run) -> None:
+    negative_captions(run, config(run), "whole/edits", "san", SPEC)
+    poisoned = config(run).model_copy(update={"faults": FaultConfig(poison={"i03": "kill"})})
+    negative_captions(run, poisoned, "killed/edits", "san", SPEC)
+    rows = {row["image_id"]: row for row in run.read("killed/matches").to_pylist()}
+    assert len(rows) == 12 and rows["i03"]["reason"] == "killed its worker process"
+    whole, killed = (word_totals(run, f"{place}/matches") for place in ("whole", "killed"))
+    images = [dict(zip(totals.keys, totals.items, strict=True)) for totals in (whole, killed)]
+    assert images[0]["square", "noun"] == 4 and images[1]["square", "noun"] == 3
+    matches = [dict(zip(totals.keys, totals.sums.matches.tolist(), strict=True)) for totals in (whole, killed)]
+    assert matches[0]["orange", "adjective"] - matches[1]["orange", "adjective"] == 16
+    assert matches[0]["green", "adjective"] == matches[1]["green", "adjective"]
+
+
+def test_a_tower_without_patch_tokens_says_what_to_set(run: Run) -> None:
+    with pytest.raises(RunError, match=r"a worker could not start: .*negatives.tokens=whole"):
+        negative_captions(run, config(run), "a/edits", "san", RetrieverSpec("RN50"))
