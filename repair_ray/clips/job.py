@@ -14,6 +14,7 @@ from typing import Any
 
 from repair_ray import tables
 from repair_ray.clips.negatives import caption_id, clip_negatives, stress_set
+from repair_ray.config import NegativesConfig
 from repair_ray.data.clips import ClipSet, read_clips
 from repair_ray.engines.clip_tower import WEIGHTS, ClipArchitecture, ClipRetriever, lemmas_of
 from repair_ray.engines.retriever import weights_identity
@@ -67,7 +68,7 @@ class ClipRound:
             section = config.negatives_of(name)
             negatives = None
             if section is not None:
-                section = section.model_copy(update={"confusable": self._listed(section.confusable)})
+                section = self._with_lists(section)
                 negatives = clip_negatives(self.run_, self._clips(DATA), place, section, config.seed, base, BASE, DATA)
             trained[name] = f"{place}/training"
             self._train(trained[name], DATA, config.training, start=BASE, negatives=negatives)
@@ -84,6 +85,11 @@ class ClipRound:
             "left_out": questions.left_out,
             "variants": found,
         }
+
+    def _with_lists(self, section: NegativesConfig) -> NegativesConfig:
+        return section.model_copy(
+            update={name: self._listed(getattr(section, name)) for name in ("confusable", "same")}
+        )
 
     def _listed(self, path: str | None) -> str | None:
         """A list of pairs that the config names; one of the made world's own by its bare name."""
@@ -223,8 +229,18 @@ class ClipRound:
             self._train(ORACLE, data, config.base)
         listed = self._listed(section.confusable)
         parents = (DATA,) if listed is not None else (DATA, data, oracle)
+        negatives = self._with_lists(config.negatives)
         return stress_set(
-            self.run_, STRESS, SET_FILE, config, self._clips(DATA), self._clips(data), listed, oracle, parents
+            self.run_,
+            STRESS,
+            SET_FILE,
+            config,
+            negatives,
+            self._clips(DATA),
+            self._clips(data),
+            listed,
+            oracle,
+            parents,
         )
 
     def _measure(self, training: str, questions: stress.StressSet) -> dict[str, Any]:

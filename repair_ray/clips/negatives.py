@@ -78,6 +78,7 @@ def clip_negatives(
                 nearest=section.nearest,
                 seed=seed,
                 pairs=pairs,
+                same=[] if section.same is None else read_word_pairs(section.same),
             )
         except NothingAlike as error:
             raise RunError(f"{alike}: {error}") from None
@@ -106,6 +107,8 @@ def matched(clips: Sequence[Clip], section: NegativesConfig, retriever: ClipRetr
 def _said_by(run: Run, section: NegativesConfig, training: str, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings that choose confusable words, and what identifies who says which they are."""
     settings: dict[str, Any] = {"nearest": section.nearest, "similarity": section.similarity}
+    if section.same is not None:
+        settings["same"] = file_digest(section.same)
     if section.confusable is not None:
         digest = file_digest(section.confusable)
         return settings | {"confusable": digest}, {"kind": "list", "digest": digest}
@@ -152,6 +155,7 @@ def stress_set(
     product: str,
     file: str,
     config: ClipsConfig,
+    section: NegativesConfig,
     clips: ClipSet,
     seen: ClipSet,
     listed: str | None,
@@ -161,13 +165,13 @@ def stress_set(
     """Make the stress set of the measured split, or read it.
 
     Args:
+        section: thresholds, language and lists.
         clips: whose captions are asked about; seen: the clips as the oracle sees them.
         listed: the list of pairs that is the oracle; oracle: else the training that it comes from.
 
     Raises:
         RunError: the oracle finds nothing to substitute.
     """
-    section = config.negatives
     facts: dict[str, Any]
     if listed is not None:
         facts = {"kind": "list", "path": listed, "digest": file_digest(listed)}
@@ -176,6 +180,8 @@ def stress_set(
     counts = {"n_hard": config.stress.negatives, "n_swap": section.swaps}
     thresholds: dict[str, Any] = {name: getattr(section, name) for name in ("alpha", "beta", "nearest")}
     settings = {**counts, **thresholds, "language": section.language, "split": config.split, "seed": config.seed}
+    if section.same is not None:
+        settings["same"] = file_digest(section.same)
     told = {name: value for name, value in facts.items() if name not in ("path", "weights")}
     recipe = Recipe({**settings, "oracle": told}, parents)
     path = run.path(product) / file
@@ -186,7 +192,8 @@ def stress_set(
     totals = WordTotals.merged(matched(seen.of(name), section, retriever) for name in ("train", config.split))
     try:
         pairs = None if listed is None else read_word_pairs(listed)
-        found = likenesses(totals, "visual", **thresholds, pairs=pairs)
+        same = [] if section.same is None else read_word_pairs(section.same)
+        found = likenesses(totals, "visual", **thresholds, pairs=pairs, same=same)
     except NothingAlike as error:
         raise RunError(f"{product}: the oracle finds nothing to substitute: {error}") from None
     asked = [

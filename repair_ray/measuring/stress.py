@@ -147,7 +147,13 @@ def _build(seen: Seen, source: Source, oracle: Oracle, section: NegativesConfig,
         totals = _matched(source, load_retriever(oracle.retriever), section, oracle.retriever.label)
     try:
         found = likenesses(
-            totals, "visual", alpha=section.alpha, beta=section.beta, nearest=section.nearest, pairs=pairs
+            totals,
+            "visual",
+            alpha=section.alpha,
+            beta=section.beta,
+            nearest=section.nearest,
+            pairs=pairs,
+            same=[] if section.same is None else read_word_pairs(section.same),
         )
     except NothingAlike as error:
         raise DataError(f"the oracle finds nothing to substitute: {error}") from None

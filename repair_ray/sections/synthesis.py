@@ -103,3 +103,6 @@ class NegativesConfig(Section):
     confusable: str | None = Field(
         None, description="CSV or Parquet of pairs (word, other), in place of what the retriever finds alike"
     )
+    same: str | None = Field(
+        None, description="CSV or Parquet of pairs (word, other) that mean the same, and never stand in for each other"
+    )

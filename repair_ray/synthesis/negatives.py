@@ -92,6 +92,8 @@ def _confusable(
         oracle, settings["seed"] = {"kind": "random"}, config.seed
     else:
         oracle, settings["beta"] = {"kind": section.similarity, **retriever_facts(spec)}, section.beta
+    if section.same is not None:
+        settings["same"] = file_digest(section.same)
     recipe = Recipe({"negatives": settings}, (prototypes,))
     if run.ready(product, recipe):
         return
@@ -106,6 +108,7 @@ def _confusable(
             nearest=section.nearest,
             seed=config.seed,
             pairs=None if section.confusable is None else read_word_pairs(section.confusable),
+            same=[] if section.same is None else read_word_pairs(section.same),
         )
     except NothingAlike as error:
         raise RunError(f"{product}: {error}") from None

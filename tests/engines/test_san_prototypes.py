@@ -132,11 +132,24 @@ def test_confusable_in_blocks_equals_a_plain_computation(monkeypatch: pytest.Mon
 
 def test_random_words_depend_on_the_word_and_the_seed_alone() -> None:
     keys: list[Key] = [(f"w{n}", "noun") for n in range(9)] + [("go", "verb")]
-    found = random_words(keys, nearest=3, seed=1)
-    assert found == random_words(keys, nearest=3, seed=1) != random_words(keys, nearest=3, seed=2)
+    every = np.ones(10, bool)
+    found = random_words(keys, every, nearest=3, seed=1)
+    assert found == random_words(keys, every, nearest=3, seed=1) != random_words(keys, every, nearest=3, seed=2)
     of_first = [pair.other for pair in found if pair.word == 0]
     assert len(set(of_first)) == 3 and 0 not in of_first and 9 not in of_first
     assert [pair for pair in found if pair.word == 9] == [], "the only verb"
+
+
+def test_words_that_mean_the_same_make_room_for_the_next() -> None:
+    vectors = unit((1, 0), (0.9, 0.1), (0.8, 0.6))
+    every, same = np.ones(3, bool), frozenset({frozenset((0, 1))})
+    found = confusable(vectors, KEYS[:3], every, beta=0.5, nearest=1, same=same)
+    assert [(pair.word, pair.other) for pair in found] == [(0, 2), (1, 2), (2, 1)]
+    drawn = random_words(KEYS[:3], every, nearest=5, seed=0, same=same)
+    assert {(pair.word, pair.other) for pair in drawn} == {(0, 2), (1, 2), (2, 0), (2, 1)}
+    known = {"dog": {0}, "wolf": {1}, "cat": {2}}
+    listed = listed_words([("dog", "wolf"), ("dog", "cat")], KEYS, known, nearest=5, same=same)
+    assert [(pair.word, pair.other) for pair in listed] == [(0, 2), (2, 0)]
 
 
 def test_a_list_of_pairs_holds_both_ways_and_within_a_part_of_speech() -> None:

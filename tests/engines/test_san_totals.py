@@ -68,6 +68,26 @@ def test_what_is_like_what() -> None:
     }
 
 
+def test_words_that_mean_the_same_do_not_stand_in() -> None:
+    assert like("text", same=[("Dogs", "cat")]) == {"red": ["pink"], "pink": ["red"]}
+    with pytest.raises(NothingAlike, match=r"\(the nearest two have 0.0\d+\)"):
+        like("visual", same=[("red", "pink"), ("red", "unknown")])
+
+
+def test_a_reading_of_a_word_that_is_rare_does_not_count() -> None:
+    """The tagger takes `square` for an adjective here: once of nine times."""
+    captions = [["a square and a circle"]] * 8 + [["a square circle"], ["a red ball"]]
+    found = WordMatcher(language("en")).match(captions)[0]
+    assert {key: items for key, items in zip(found.keys, found.items, strict=True) if key[0] == "square"} == {
+        ("square", "adjective"): 1,
+        ("square", "noun"): 8,
+    }
+    pairs = alike_of(found, likenesses(found, "random", alpha=0, beta=0, nearest=9))
+    assert ("square", "adjective") not in pairs
+    assert all(("square", "adjective") not in others for others in pairs.values())
+    assert {lemma for lemma, _ in pairs["square", "noun"]} == {"circle", "ball"}
+
+
 @pytest.mark.parametrize(
     ("similarity", "changes", "message"),
     [

@@ -85,6 +85,11 @@ def test_german_verbs_and_auxiliaries(german: Language) -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["to the left of a dog", "left of a dog", "at the top right, in front of a dog"])
+def test_where_something_is_is_no_content_word(english: Language, text: str) -> None:
+    assert [word.text for word in keywords(english.words(text))] == ["dog"]
+
+
 def like(lang: Language, text: str, word: str) -> Word:
     return next(found for found in lang.words(text) if found.text == word)
 

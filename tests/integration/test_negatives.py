@@ -74,6 +74,10 @@ def test_swaps_and_a_list_need_no_retriever(run: Run, tmp_path: Path) -> None:
     assert {row["reason"] for row in edits if row["query_id"] == "i06"} == {
         "no word of the caption has one that is like it"
     }
+    (tmp_path / "same.csv").write_text("word,other\nred,orange\n")
+    with pytest.raises(RunError, match=r"negatives.same was None, is now 'sha256:"):
+        same = config(run, confusable=str(tmp_path / "pairs.csv"), same=str(tmp_path / "same.csv"))
+        negative_captions(run, same, EDITS, "san", SPEC)
     (tmp_path / "none.csv").write_text("word,other\nhorse,cow\n")
     with pytest.raises(RunError, match=r"none of the 1 listed pairs"):
         negative_captions(run, config(run, confusable=str(tmp_path / "none.csv")), "x/edits", "san", SPEC)

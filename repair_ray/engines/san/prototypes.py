@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ UNIT = 2**32
 # A cosine of equal vectors may miss 1 by the rounding of a matrix product.
 ROUNDING = 1e-6
 ROWS = 1024
+Same = Set[frozenset[int]]  # pairs of places of words that mean the same
 
 
 class PrototypeSums:
@@ -81,7 +82,13 @@ class Likeness:
 
 
 def confusable(
-    vectors: np.ndarray, keys: Sequence[Key], there: np.ndarray, *, beta: float, nearest: int
+    vectors: np.ndarray,
+    keys: Sequence[Key],
+    there: np.ndarray,
+    *,
+    beta: float,
+    nearest: int,
+    same: Same = frozenset(),
 ) -> list[Likeness]:
     """For each word the others that are like it, nearest first (arXiv 2607.09263, eqs. 8 and 9).
 
@@ -90,7 +97,8 @@ def confusable(
 
     Args:
         vectors: unit vectors `[W, D]`: visual prototypes (SAN), or features of the text tower (its text rival).
-        there: bool `[W]`, False for words without a vector.
+        there: bool `[W]`, False for words that do not count, such as those without a vector.
+        same: words that mean the same, and are no likeness.
     """
     found: list[Likeness] = []
     for places in _by_pos(keys, there):
@@ -101,24 +109,31 @@ def confusable(
                 near = np.flatnonzero(reaches(cosines[row], beta))
                 near = near[np.argsort(-cosines[row, near], kind="stable")]
                 others = [(int(places[n]), float(cosines[row, n])) for n in near.tolist()]
-                others = [(other, cosine) for other, cosine in others if _differ(keys[word], keys[other])]
+                others = [(other, cosine) for other, cosine in others if _differ(keys, word, other, same)]
                 found += [Likeness(word, other, cosine) for other, cosine in others[:nearest]]
     return found
 
 
-def random_words(keys: Sequence[Key], *, nearest: int, seed: int) -> list[Likeness]:
+def random_words(
+    keys: Sequence[Key], there: np.ndarray, *, nearest: int, seed: int, same: Same = frozenset()
+) -> list[Likeness]:
     """The random rival: for each word `nearest` others of its part of speech, drawn anew for each by `seed`."""
     found: list[Likeness] = []
-    for places in _by_pos(keys, np.ones(len(keys), bool)):
+    for places in _by_pos(keys, there):
         for word in places.tolist():
             rng = random.Random(f"{seed} {keys[word][0]} {keys[word][1]}")
-            others = [other for other in places.tolist() if _differ(keys[word], keys[other])]
+            others = [other for other in places.tolist() if _differ(keys, word, other, same)]
             found += [Likeness(word, other, None) for other in rng.sample(others, min(nearest, len(others)))]
     return found
 
 
 def listed_words(
-    pairs: Iterable[tuple[str, str]], keys: Sequence[Key], known_as: dict[str, set[int]], *, nearest: int
+    pairs: Iterable[tuple[str, str]],
+    keys: Sequence[Key],
+    known_as: dict[str, set[int]],
+    *,
+    nearest: int,
+    same: Same = frozenset(),
 ) -> list[Likeness]:
     """The likenesses of a list of pairs, both ways, in its order; pairs of words that no caption holds give none.
 
@@ -130,7 +145,7 @@ def listed_words(
         for one, two in (pair, pair[::-1]):
             for word in sorted(known_as.get(one.casefold(), ())):
                 for other in sorted(known_as.get(two.casefold(), ())):
-                    if keys[word][1] == keys[other][1] and _differ(keys[word], keys[other]):
+                    if keys[word][1] == keys[other][1] and _differ(keys, word, other, same):
                         found.setdefault(word, {})[other] = None
     return [Likeness(word, other, None) for word in sorted(found) for other in list(found[word])[:nearest]]
 
@@ -141,5 +156,5 @@ def _by_pos(keys: Sequence[Key], there: np.ndarray) -> list[np.ndarray]:
     return [np.array([n for n, key in enumerate(keys) if key[1] == kind and there[n]], np.int64) for kind in kinds]
 
 
-def _differ(one: Key, other: Key) -> bool:
-    return one[0].casefold() != other[0].casefold()
+def _differ(keys: Sequence[Key], one: int, other: int, same: Same) -> bool:
+    return keys[one][0].casefold() != keys[other][0].casefold() and frozenset((one, other)) not in same

@@ -35,10 +35,14 @@ class _NumbersOnly(pickle.Unpickler):
 
 
 class HanoverLanguage:
-    """A language that HanTa tags; `prefixes` maps the beginning of a tag to a part of speech."""
+    """A language that HanTa tags; `prefixes` maps the beginning of a tag to a part of speech.
+
+    Words that are `empty` are no content words, whatever their tag.
+    """
 
     file: ClassVar[str]
     prefixes: ClassVar[dict[str, Pos]]
+    empty: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self) -> None:
         # By its full path: HanTa itself would first take a file of this name in the working directory.
@@ -64,7 +68,7 @@ class HanoverLanguage:
         cased = any(token != token.lower() for token in tokens)
         tagged = self._tagger.tag_sent(tokens, casesensitive=cased)
         return tuple(
-            Word(match[0], match.start(), match.end(), lemma, self._pos(tag) if len(match[0]) <= LONGEST else None, tag)
+            Word(match[0], match.start(), match.end(), lemma, self._pos(match[0], tag), tag)
             for match, (_, lemma, tag) in zip(found, tagged, strict=True)
         )
 
@@ -76,7 +80,9 @@ class HanoverLanguage:
         """See `Language`: no change."""
         return word
 
-    def _pos(self, tag: str) -> Pos | None:
+    def _pos(self, text: str, tag: str) -> Pos | None:
+        if len(text) > LONGEST or text.lower() in self.empty:
+            return None
         return next((pos for prefix, pos in self.prefixes.items() if tag.startswith(prefix)), None)
 
 
@@ -85,6 +91,8 @@ def _token(text: str) -> str:
     return token.lower() if len(token) > 1 and token.isupper() else token
 
 
+# Where something is, which the tagger takes for nouns and verbs ("to the left of", "left of").
+_PLACES = frozenset(["left", "right", "top", "bottom", "front", "back", "side", "middle", "next"])
 # Written with a vowel and spoken with a consonant, and the other way round.
 _LIKE_CONSONANT = re.compile(r"(?:uni|use|usu|uten|eu|ewe|one|once)", re.IGNORECASE)
 _SILENT = re.compile(r"(?:hour|honest|hono|heir)", re.IGNORECASE)
@@ -94,6 +102,7 @@ class English(HanoverLanguage):
     """English; tags are the BNC's C5."""
 
     file = "morphmodel_en.pgz"
+    empty = _PLACES
     prefixes: ClassVar[dict[str, Pos]] = {"NN": "noun", "NP": "noun", "VV": "verb", "AJ": "adjective", "CRD": "number"}
 
     def inflected(self, lemma: str, like: Word) -> str:
