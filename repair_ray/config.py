@@ -1,6 +1,7 @@
 """Every setting of a run: one pydantic tree, read from YAML, changed by `key=value` overrides.
 
-`load_config` is the only way in. A bad key, type or value stops before any work starts, with the key's full name.
+`load_config` is the only way in, and `load_section` for the configs of other jobs. A bad key, type or value stops before
+any work starts, with the key's full name.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ from repair_ray.sections.synthesis import (
     SelectionConfig,
     Strategy,
 )
+from repair_ray.sections.text import StsConfig, TextConfig, TextObjectiveConfig, TextsConfig, TextTrainingConfig
 from repair_ray.sections.training import (
     EvaluationConfig,
     LoraConfig,
+    OptimisationConfig,
     RetrieverConfig,
     TeacherConfig,
     TrainingConfig,
@@ -60,6 +63,7 @@ __all__ = [
     "MiningConfig",
     "NegativesConfig",
     "ObjectiveConfig",
+    "OptimisationConfig",
     "Placement",
     "PoolConfig",
     "PriceConfig",
@@ -68,7 +72,12 @@ __all__ = [
     "SelectionConfig",
     "Split",
     "Strategy",
+    "StsConfig",
     "TeacherConfig",
+    "TextConfig",
+    "TextObjectiveConfig",
+    "TextTrainingConfig",
+    "TextsConfig",
     "TrainingConfig",
     "WorldConfig",
     "load_config",
@@ -76,7 +85,6 @@ __all__ = [
     "parse_config",
     "parse_section",
 ]
-
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 _VANILLA: dict[str, Any] = {"strategy": "vanilla", "objective": {"fine_grained": None, "push_only": False}}

@@ -43,31 +43,36 @@ class TeacherConfig(Section):
         return self
 
 
-class TrainingConfig(Section):
-    """One training run; the same code trains a base from scratch and fine-tunes it."""
+class OptimisationConfig(Section):
+    """How weights are optimised, on how many workers, and when they are validated and kept."""
 
     steps: PositiveInt = 400
     batch_size: PositiveInt = Field(128, description="anchors a step, over all workers")
-    grid_share: Fraction = Field(
-        1.0, description="share of a batch's anchors that bring their grid, where they have one"
-    )
     lr: float = Field(5e-4, gt=0.0)
     weight_decay: float = Field(0.1, ge=0.0)
     warmup: Fraction = Field(0.1, description="share of the steps")
     betas: tuple[float, float] = (0.9, 0.98)
     grad_clip: float | None = 1.0
     precision: Literal["fp32", "bf16"] = "fp32"
-    freeze: tuple[Literal["image", "text"], ...] = Field((), description="towers that stay as they are")
-    lora: LoraConfig | None = Field(
-        None, description="train low-rank changes of the weights, and merge them at the end"
-    )
-    layer_decay: float | None = Field(None, gt=0.0, le=1.0, description="a layer's rate is this times the next one's")
     workers: PositiveInt = 1
     cpus_per_worker: PositiveInt = 2
     use_gpu: bool = False
     validate_every: PositiveInt = Field(100, description="steps between validations; the best checkpoint wins")
     checkpoint_every: PositiveInt = Field(50, description="steps between checkpoints")
     patience: PositiveInt | None = Field(None, description="validations without a gain before stopping early")
+
+
+class TrainingConfig(OptimisationConfig):
+    """One training run; the same code trains a base from scratch and fine-tunes it."""
+
+    grid_share: Fraction = Field(
+        1.0, description="share of a batch's anchors that bring their grid, where they have one"
+    )
+    freeze: tuple[Literal["image", "text"], ...] = Field((), description="towers that stay as they are")
+    lora: LoraConfig | None = Field(
+        None, description="train low-rank changes of the weights, and merge them at the end"
+    )
+    layer_decay: float | None = Field(None, gt=0.0, le=1.0, description="a layer's rate is this times the next one's")
     image_cache_mb: PositiveInt = 512
     decode_threads: PositiveInt = 2
 
