@@ -304,6 +304,39 @@ RANKS = Table(
     ("direction", "query_id"),
 )
 
+TEXTS = Table(
+    "texts",
+    pa.schema(
+        [
+            pa.field("text_id", pa.string(), nullable=False),
+            pa.field("group_id", pa.string(), nullable=False),
+            pa.field("text", pa.string()),
+            pa.field("text_key", pa.string()),
+            pa.field("source", pa.string(), nullable=False),
+            *_STATUS,
+        ]
+    ),
+    "text_id",
+    ("text_id",),
+)
+
+SENTENCE_PAIRS = Table(
+    "sentence_pairs",
+    pa.schema(
+        [
+            pa.field("pair_id", pa.string(), nullable=False),
+            pa.field("first", pa.string()),
+            pa.field("second", pa.string()),
+            pa.field("score", pa.float64()),
+            pa.field("subset", pa.string()),
+            pa.field("source", pa.string(), nullable=False),
+            *_STATUS,
+        ]
+    ),
+    "pair_id",
+    ("pair_id",),
+)
+
 # What the embed stage reads: every picture and caption of a split, with what is needed to fetch it.
 ITEMS = pa.schema(
     [

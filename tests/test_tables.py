@@ -21,6 +21,8 @@ ENGINE_TABLES = [
     tables.MATCHES,
     tables.PROTOTYPES,
     tables.CONFUSABLE,
+    tables.TEXTS,
+    tables.SENTENCE_PAIRS,
 ]
 
 

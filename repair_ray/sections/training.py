@@ -53,6 +53,7 @@ class OptimisationConfig(Section):
     warmup: Fraction = Field(0.1, description="share of the steps")
     betas: tuple[float, float] = (0.9, 0.98)
     grad_clip: float | None = 1.0
+    layer_decay: float | None = Field(None, gt=0.0, le=1.0, description="a layer's rate is this times the next one's")
     precision: Literal["fp32", "bf16"] = "fp32"
     workers: PositiveInt = 1
     cpus_per_worker: PositiveInt = 2
@@ -72,7 +73,6 @@ class TrainingConfig(OptimisationConfig):
     lora: LoraConfig | None = Field(
         None, description="train low-rank changes of the weights, and merge them at the end"
     )
-    layer_decay: float | None = Field(None, gt=0.0, le=1.0, description="a layer's rate is this times the next one's")
     image_cache_mb: PositiveInt = 512
     decode_threads: PositiveInt = 2
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from repair_ray.config import ObjectiveConfig, TrainingConfig
+from repair_ray.config import ObjectiveConfig, OptimisationConfig, TrainingConfig
 from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.run import RunError, read_json
 
@@ -16,6 +16,22 @@ STATE_FOLDER = "state"
 STATE = "state.pt"
 PROGRESS = "progress.json"
 POSITION = "position.json"
+
+
+class AnyJob(Protocol):
+    """What launching and looping need of a training run, whatever it trains on."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def folder(self) -> str: ...
+
+    @property
+    def validation(self) -> str | None: ...
+
+    @property
+    def training(self) -> OptimisationConfig: ...
 
 
 @dataclass(frozen=True)
@@ -43,7 +59,7 @@ class Progress:
     step: int = 0
     images: int = 0
     texts: int = 0
-    best: float = -1.0
+    best: float = -101.0  # below R@1, and below a correlation x 100
     best_step: int = 0
     stale: int = 0
     history: list[dict[str, float]] = field(default_factory=list)

@@ -13,25 +13,33 @@ import ray
 from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
-from repair_ray.config import TrainingConfig
+from repair_ray.config import OptimisationConfig
 from repair_ray.run import RunError, read_json, write_json
-from repair_ray.training.job import HISTORY, POSITION, STATE_FOLDER, WEIGHTS, Job, read_progress
+from repair_ray.training.job import HISTORY, POSITION, STATE_FOLDER, WEIGHTS, AnyJob, Job, read_progress
 
 # What a worker without a GPU reserves on a machine that is too small for more.
 MIN_CPUS = 0.5
 
 
 def train(job: Job, progress: Callable[[str, int, int], None]) -> dict[str, Any]:
+    """Train on pictures and captions; see `launch`."""
+    return launch(job, _worker, progress)
+
+
+def launch(
+    job: AnyJob, worker: Callable[[dict[str, Any]], None], progress: Callable[[str, int, int], None]
+) -> dict[str, Any]:
     """Train to the end, resuming what lies under the job's name; returns steps, items encoded and the history.
 
-    Writes `model.safetensors` (the best weights by validation) and `history.json` into `job.folder`.
+    `worker` is what each Ray Train worker runs, on `{"job": job}`. Writes `model.safetensors` (the best weights by
+    validation) and `history.json` into `job.folder`.
 
     Raises:
         RunError: a worker failed more often than Ray Train retries.
     """
     folder = Path(job.folder)
     trainer = TorchTrainer(
-        _worker,
+        worker,
         train_loop_config={"job": job},
         scaling_config=ScalingConfig(
             num_workers=job.training.workers,
@@ -73,7 +81,7 @@ def train(job: Job, progress: Callable[[str, int, int], None]) -> dict[str, Any]
 
 
 @contextlib.contextmanager
-def _watch(job: Job, progress: Callable[[str, int, int], None]) -> Iterator[None]:
+def _watch(job: AnyJob, progress: Callable[[str, int, int], None]) -> Iterator[None]:
     """Tells the step that the first worker has reached, from the file that it keeps."""
     done = threading.Event()
 
@@ -93,7 +101,7 @@ def _watch(job: Job, progress: Callable[[str, int, int], None]) -> Iterator[None
     progress(job.name, job.training.steps, job.training.steps)
 
 
-def _cpus(config: TrainingConfig) -> float:
+def _cpus(config: OptimisationConfig) -> float:
     # Logical CPUs: threads are set by cpus_per_worker, the reservation only has to fit the machine.
     have = ray.cluster_resources().get("CPU", 1.0)
     return max(MIN_CPUS, min(float(config.cpus_per_worker), (have - 1) / config.workers))

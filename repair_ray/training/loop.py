@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import ray
 import ray.train
@@ -27,10 +28,10 @@ from repair_ray.run import write_json
 from repair_ray.training.batches import BatchPlan
 from repair_ray.training.gather import total, world_size
 from repair_ray.training.items import read_items
-from repair_ray.training.job import POSITION, PROGRESS, STATE, WEIGHTS, Job, Progress, read_progress
+from repair_ray.training.job import POSITION, PROGRESS, STATE, WEIGHTS, AnyJob, Job, Progress, read_progress
 from repair_ray.training.loader import BatchLoader
 from repair_ray.training.parameters import merged_state
-from repair_ray.training.trainer import Trainer
+from repair_ray.training.trainer import StepReport, Trainer
 from repair_ray.training.validation import Validator
 
 
@@ -54,7 +55,7 @@ def work(job: Job) -> None:
         job.objective,
         teacher=items.teacher,
         seed=job.seed,
-        wrap=_wrapper(context.get_world_size()),
+        wrap=wrapper(context.get_world_size()),
         device=device,
     )
     fine = job.objective.fine_grained
@@ -74,20 +75,48 @@ def work(job: Job) -> None:
         save_config(model, job.spec.model, Path(job.folder))
     validator = Validator(job.validation, store, preprocess, device) if job.validation and first else None
     with tempfile.TemporaryDirectory() as scratch:
-        _Loop(job, trainer, loader, validator, Path(scratch)).run()
+        Loop(job, trainer, loader, validator, Path(scratch)).run()
     loader.close()
 
 
-def _wrapper(world_size: int) -> Callable[[nn.Module], nn.Module]:
+def wrapper(world_size: int) -> Callable[[nn.Module], nn.Module]:
+    """What puts the model behind DDP, where there are several workers."""
     return (lambda module: module) if world_size == 1 else DistributedDataParallel
 
 
-class _Loop:
+class Steps(Protocol):
+    """Takes one step at a time: a `Trainer`. `step` takes the step's number, then what its loader gives for it."""
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer: ...
+
+    @property
+    def device(self) -> str: ...
+
+    @property
+    def step(self) -> Callable[..., StepReport]: ...
+
+
+class Loads(Protocol):
+    """Gives a step's number its batch, and the tensors of it: a `BatchLoader`."""
+
+    @property
+    def step(self) -> Callable[[int], tuple[Any, ...]]: ...
+
+
+class Scores(Protocol):
+    """Scores a model, higher for better: a `Validator`."""
+
+    def score(self, model: nn.Module) -> float: ...
+
+
+class Loop:
     """Steps, validations and checkpoints of one worker."""
 
-    def __init__(
-        self, job: Job, trainer: Trainer, loader: BatchLoader, validator: Validator | None, scratch: Path
-    ) -> None:
+    def __init__(self, job: AnyJob, trainer: Steps, loader: Loads, validator: Scores | None, scratch: Path) -> None:
         self.job, self.trainer, self.loader, self.validator, self.scratch = job, trainer, loader, validator, scratch
         self.progress = Progress()
         self.first = ray.train.get_context().get_world_rank() == 0
@@ -99,8 +128,7 @@ class _Loop:
         config = self.job.training
         while self.progress.step < config.steps and not self._stopped():
             step = self.progress.step
-            batch, pixels, tokens = self.loader.step(step)
-            report = self.trainer.step(step, batch, pixels, tokens)
+            report = self.trainer.step(step, *self.loader.step(step))
             self._images, self._texts, self._losses = (
                 self._images + report.images,
                 self._texts + report.texts,

@@ -1,0 +1,1 @@
+"""Training a text tower on sentences alone: SimCSE, with hard-negative mixing."""
