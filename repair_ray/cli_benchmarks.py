@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -287,6 +288,33 @@ def zeroshot(
 
 
 @app.command()
+def sts(
+    target: Annotated[str, typer.Argument(help="run directory, of a text-only run too, or an open_clip model")],
+    file: Annotated[
+        str, typer.Argument(help="STS benchmark, SemEval's STS.input.*, or a CSV, TSV, JSON lines or Parquet of pairs")
+    ],
+    which: WhichOf = Which.both,
+    pretrained: Pretrained = None,
+    precision: Precision = None,
+    columns: Annotated[
+        str | None, typer.Option(help="names of the score and of both sentences, as score,sentence1,sentence2")
+    ] = None,
+    seed: Seed = 0,
+    json: Json = None,
+) -> None:
+    """Sentence similarity: does the text tower rank pairs of sentences as people do? Spearman x 100."""
+
+    def measure() -> dict[str, Any]:
+        from repair_ray.data.sts import columns_named
+        from repair_ray.measuring.sts import sts, text_retrievers_of
+
+        retrievers = text_retrievers_of(target, which.value, pretrained, precision.value if precision else None)
+        return sts(retrievers, file, columns_named(columns) if columns else None, seed=seed)
+
+    _report(measure, "sts_tables", json, room="texts")
+
+
+@app.command()
 def wiseft(
     run_dir: Annotated[str, typer.Argument(help="run directory, such as runs/demo")],
     data: Data = None,
@@ -345,17 +373,16 @@ def _source(
     return source_of(data, own, split, settings or [], ids)
 
 
-def _report(measure: Callable[[], dict[str, Any]], tables: str, json: Path | None) -> None:
-    """Measure, print the tables of that name, write the figures."""
+def _report(measure: Callable[[], dict[str, Any]], tables: str, json: Path | None, room: str = "measuring") -> None:
+    """Measure, print the tables of that name (of that module of `report`), write the figures."""
 
     def work() -> None:
         with errors.status("measuring"):
             facts = measure()
-        from repair_ray.report import measuring
         from repair_ray.run import write_json
 
         console = Console()
-        made: list[Table] = getattr(measuring, tables)(facts)
+        made: list[Table] = getattr(import_module(f"repair_ray.report.{room}"), tables)(facts)
         for table in made:
             console.print(table)
         if json is not None:

@@ -41,6 +41,14 @@ class SentencePair:
     subset: str = ""
 
 
+def columns_named(names: str) -> Columns:
+    """`score,sentence1,sentence2` as three names. Raises `DataError` for another number of them."""
+    parts = tuple(name.strip() for name in names.split(","))
+    if len(parts) != 3 or not all(parts):
+        raise DataError(f"{names!r} does not name three columns: the score's, then both sentences', between commas")
+    return parts[0], parts[1], parts[2]
+
+
 def read_sts(path: str, columns: Columns | None = None) -> Iterator[SentencePair | Problem]:
     """Stream the pairs of a file, folder, glob or {braces}.
 
