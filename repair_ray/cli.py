@@ -15,6 +15,7 @@ from repair_ray.cli_errors import errors, guarded
 from repair_ray.cli_evaluate import app as evaluate_app
 from repair_ray.cli_export import app as export_app
 from repair_ray.cli_san import app as san_app
+from repair_ray.cli_text import app as text_app
 from repair_ray.config import Config, load_config
 
 DEMO = Path(__file__).parent / "world" / "demo.yaml"
@@ -29,6 +30,7 @@ app.add_typer(evaluate_app, name="evaluate")
 app.add_typer(data_app, name="data")
 app.add_typer(export_app, name="export")
 app.add_typer(san_app)
+app.add_typer(text_app, name="text")
 
 Overrides = Annotated[list[str] | None, typer.Argument(help="settings as key=value, such as training.lr=1e-4")]
 Controls = Annotated[str | None, typer.Option(help="'all', 'none', or names separated by commas")]
@@ -71,7 +73,7 @@ def status(run_dir: Annotated[Path, typer.Argument(help="run directory, such as 
         from repair_ray.report.console import status_table
         from repair_ray.run import Run, RunError
 
-        if not (run_dir / "config.json").is_file():
+        if not any((run_dir / name).is_file() for name in ("config.json", "text.json")):
             raise RunError(f"there is no run at {run_dir}")
         Console().print(status_table(Run(run_dir)))
 

@@ -11,11 +11,9 @@ from typing import Any
 from repair_ray import tables
 from repair_ray.config import Config, ObjectiveConfig, TrainingConfig
 from repair_ray.engines.retriever import (
-    RetrieverError,
     RetrieverSpec,
+    check_named,
     has_own_weights,
-    is_file,
-    is_packaged,
     named_spec,
     weights_identity,
 )
@@ -107,7 +105,7 @@ def finetune(
             seed=config.seed,
         )
         clock = run.clock(product)
-        record = train(job, _timed(clock, progress))
+        record = train(job, timed(clock, progress))
         facts = {key: value for key, value in record.items() if key != "history"}
         corrected = sum(not pair.fallback for pair in pairs.corrected)
         rows = record["items_encoded"]
@@ -125,7 +123,9 @@ def finetune(
     return Retriever(replace(start.spec, weights=str(folder / WEIGHTS)), (product,))
 
 
-def _timed(clock: Clock, progress: Progress) -> Progress:
+def timed(clock: Clock, progress: Progress) -> Progress:
+    """`progress` that also keeps the steps and seconds of a training product."""
+
     def tell(name: str, done: int, total: int) -> None:
         clock.keep(steps=done, total=total)
         progress(name, done, total)
@@ -160,19 +160,7 @@ def _write_set(folder: Path, items: TrainingItems, pairs: PairSet) -> None:
 
 def check_retriever(config: Config) -> None:
     """Raises `RetrieverError` or `RunError` for an unknown model and for weights that are not there; builds nothing."""
-    model, weights = config.retriever.model, config.retriever.pretrained
-    if weights is None and config.base is not None and is_packaged(model):
-        return
-    # Only now, as open_clip takes seconds to import.
-    from repair_ray.engines.encoder import check_tag, resolve_model
-
-    resolve_model(model)
-    if weights is None:
-        if config.base is None and not has_own_weights(model):
-            raise RunError("retriever.pretrained is unset: name weights, or add a base section to train from scratch")
-    elif has_own_weights(model):
-        raise RunError(f"retriever.pretrained is set, and retriever.model {model} has its own weights: unset one")
-    elif not is_file(weights):
-        check_tag(model, weights)
-    elif not Path(weights).is_file():
-        raise RetrieverError(f"retriever.pretrained: no checkpoint at {weights}")
+    retriever = config.retriever
+    check_named(retriever.model, retriever.pretrained)
+    if retriever.pretrained is None and config.base is None and not has_own_weights(retriever.model):
+        raise RunError("retriever.pretrained is unset: name weights, or add a base section to train from scratch")

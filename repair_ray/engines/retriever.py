@@ -33,6 +33,24 @@ def named_spec(model: str, pretrained: str | None, precision: str = "fp32") -> R
     return RetrieverSpec(model, pretrained or own, precision)
 
 
+def check_named(model: str, pretrained: str | None) -> None:
+    """Raises `RetrieverError` for an unknown model, and for weights that are not there; builds nothing."""
+    if pretrained is None and is_packaged(model):
+        return
+    # Only now, as open_clip takes seconds to import.
+    from repair_ray.engines.encoder import check_tag, resolve_model
+
+    resolve_model(model)
+    if pretrained is None:
+        return
+    if has_own_weights(model):
+        raise RetrieverError(f"retriever.pretrained is set, and retriever.model {model} has its own weights: unset one")
+    if not is_file(pretrained):
+        check_tag(model, pretrained)
+    elif not Path(pretrained).is_file():
+        raise RetrieverError(f"retriever.pretrained: no checkpoint at {pretrained}")
+
+
 def weights_identity(weights: str | None) -> str | None:
     """What tells weights that a config names apart: the tag, or the file's content as `sha256:<16 hex digits>`."""
     if weights is None or not Path(weights).is_file():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from repair_ray.config import parse_text_config
+from repair_ray.config import TextConfig, parse_section
 from repair_ray.data.records import DataError, Problem
 from repair_ray.data.sts import Columns, SentencePair, read_sts
 from repair_ray.evaluation.protocols import SCORES
@@ -36,7 +36,7 @@ def text_retrievers_of(target: str, which: Which, pretrained: str | None, precis
         return retrievers_of(target, which, pretrained, precision)
     if pretrained is not None or precision is not None:
         raise RunError(f"{target} is a run, whose text tower has weights of its own: leave --pretrained out")
-    config = parse_text_config(tree, source=f"{target}/{TEXT_CONFIG}")
+    config = parse_section(TextConfig, tree, source=f"{target}/{TEXT_CONFIG}")
     before = start_spec(config)
     if which == "base" and before.weights is None:
         raise RunError(f"{target} began without weights: there is nothing to measure before its training")
