@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
+import open_clip
 import pyarrow as pa
 import pytest
 import torch
@@ -141,6 +143,30 @@ class TestStep:
         trainer = TextTrainer(model, TextSet(texts, np.arange(3), np.arange(3)), config, objective, seed=0)
         loader = TextLoader(TextPlan(3, 3, 0), texts, Preprocess(model, "tiny-64"))
         assert all(math.isfinite(loss) for loss in trainer.step(0, *loader.step(0)).losses.values())
+
+    @pytest.mark.transformers
+    def test_a_hugging_face_tower_trains_with_its_own_dropout(self, tmp_path: Path) -> None:
+        transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+        small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+        transformers.BertConfig(vocab_size=200, hidden_dropout_prob=0.3, **small).save_pretrained(tmp_path)
+        model = open_clip.CustomTextCLIP(
+            embed_dim=8,
+            vision_cfg={"image_size": 16, "layers": 1, "width": 16, "head_width": 8, "patch_size": 8},
+            text_cfg={
+                "hf_model_name": str(tmp_path),
+                "hf_model_pretrained": False,
+                "hf_proj_type": "linear",
+                "hf_pooler_type": "mean_pooler",
+            },
+        )
+        tokens = torch.randint(1, 200, (4, 9), generator=torch.Generator().manual_seed(0))
+        items = np.arange(4)
+        config = TextTrainingConfig(steps=3, batch_size=4, lr=1e-2, warmup=0.0)
+        trainer = TextTrainer(model, TextSet(["text"] * 4, items, items), config, Objective({}), seed=1)
+        # The same step over and over, and so the same dropout.
+        losses = [trainer.step(0, TextPlan(4, 4, 0).step(0), tokens).losses["simcse"] for _ in range(3)]
+        assert losses[2] < losses[0]
+        assert all(p.grad is not None for name, p in model.named_parameters() if name.startswith("text."))
 
 
 class TestWorkers:
