@@ -7,35 +7,32 @@ column's meaning or a Ray option.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from repair_ray import tables
-from repair_ray.config import Config, ObjectiveConfig, Strategy, WorldConfig
+from repair_ray.config import Config, ObjectiveConfig, Strategy
 from repair_ray.data.access import image_store
 from repair_ray.engines.retriever import named_spec, weights_identity
 from repair_ray.evaluation.truth import measure_truth
 from repair_ray.finetune import PLAIN, Retriever, check_retriever, finetune, named_retriever
 from repair_ray.run import CAPTIONS, IMAGES, Run, RunError, read_json, write_json
 from repair_ray.stages.audit import audit
-from repair_ray.stages.duplicates import find_duplicates, find_near_embeddings
+from repair_ray.stages.data import WORLD, make_data
+from repair_ray.stages.duplicates import find_near_embeddings
 from repair_ray.stages.edit import edit
 from repair_ray.stages.embed import embed
 from repair_ray.stages.evaluate import evaluate
 from repair_ray.stages.graph import Progress, quiet, start_ray
-from repair_ray.stages.ingest import ingest
 from repair_ray.stages.mine import fold_of, mine
 from repair_ray.stages.paraphrase import paraphrase
-from repair_ray.stages.sources import source_digest, sources_of
+from repair_ray.stages.sources import sources_of
 from repair_ray.summary import make_summary
 from repair_ray.synthesis.negatives import negative_captions
 from repair_ray.synthesis.strategies import merged_failures, paired_edits, random_failures
 from repair_ray.synthesis.teacher import TEACHER, read_features
 from repair_ray.synthesis.triplet import triplets
 from repair_ray.training.job import HISTORY
-from repair_ray.world.generate import make_world
 
-WORLD = "data/world"
 CONFIG = "config.json"
 BASE = "base/training"
 ROUND = "round-1"
@@ -77,7 +74,7 @@ class Round:
         # A run that is refused for changed settings keeps the config that its tables were made with.
         if not (self.run_.folder / CONFIG).exists():
             self._write_config()
-        self._ingest()
+        make_data(self.run_, config, self.progress)
         base = self._base()
         self._embed(f"{ROUND}/embeddings", base, tuple(dict.fromkeys((config.mining.split, config.evaluation.split))))
         find_near_embeddings(
@@ -94,19 +91,6 @@ class Round:
 
     def _write_config(self) -> None:
         write_json(self.run_.folder / CONFIG, self.config.model_dump(mode="json"))
-
-    def _ingest(self) -> None:
-        data, world = self.config.data, self.config.data.world
-        folder = self.run_.path(WORLD)
-        if world is not None:
-            _draw_world(folder, world)
-        sources = sources_of(data, folder)
-        apart = {"shard_mb", "near_cosine"} | (set() if data.near_same else {"near_bits"})
-        settings: dict[str, Any] = {"data": data.model_dump(mode="json", exclude=apart)}
-        if world is None:
-            settings["files"] = {split: source_digest(path) for split, path in sources.items()}
-        ingest(self.run_, self.config, settings, sources, self.progress)
-        find_duplicates(self.run_, self.config, IMAGES, CAPTIONS)
 
     def _base(self) -> Retriever:
         """The retriever that is repaired: trained here first, or as the config names it."""
@@ -278,15 +262,3 @@ def _without_pairs(objective: ObjectiveConfig) -> ObjectiveConfig:
 def _reasons(manifest: dict[str, Any]) -> str:
     """Up to five reasons of a table's rejects and errors, with their counts."""
     return "; ".join(f"{count} x {reason}" for reason, count in list(manifest["reasons"].items())[:5])
-
-
-def _draw_world(folder: Path, world: WorldConfig) -> None:
-    """The world's files, drawn anew when they are of other settings (`--redo images`)."""
-    settings = world.model_dump(mode="json")
-    if read_json(folder / "world.json") == settings:
-        return
-    try:
-        make_world(folder, world.train, world.validation, world.test, world.seed, world.distractors)
-    except ValueError as error:
-        raise RunError(f"data.world: {error}") from None
-    write_json(folder / "world.json", settings)

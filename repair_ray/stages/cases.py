@@ -41,6 +41,12 @@ def make_cases(run: Run, failures: list[Row], split: str, embeddings: str | None
     return tables.to_table([_case(row, images, captions, texts, vectors) for row in failures], tables.CASES)
 
 
+def captions_of_images(run: Run, split: str) -> dict[str, list[str]]:
+    """What is known of each picture of a split: its own captions, then those of its group, each text once."""
+    images = {row["image_id"]: row for row in _of_split(run.read(IMAGES), split)}
+    return _texts_of(images, {row["caption_id"]: row for row in _of_split(run.read(CAPTIONS), split)})
+
+
 def _texts_of(images: dict[str, Row], captions: dict[str, Row]) -> dict[str, list[str]]:
     """What is known of each picture: its own captions, then those of other pictures of its group, each text once."""
     own: dict[str, list[str]] = defaultdict(list)

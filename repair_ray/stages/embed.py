@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -82,15 +83,44 @@ def embed(
     weights: str | None = None,
     progress: Progress = quiet,
 ) -> None:
-    """Make an `embeddings` table.
+    """Make an `embeddings` table of all usable pictures and captions of some splits.
 
     The retriever's weights are known by `parents`, the products that they come from, or, where the config names them,
     by `weights`.
     """
-    settings = {
-        "retriever": {"model": spec.model, "precision": spec.precision, "weights": weights},
-        "splits": list(splits),
-    }
+    kinds = (tables.CAPTION,) if sees_texts_only(spec.model) else (tables.IMAGE, tables.CAPTION)
+    embed_items(
+        run,
+        config,
+        product,
+        spec,
+        {"splits": list(splits)},
+        (IMAGES, CAPTIONS, *parents),
+        lambda: pa.concat_tables([items_of(run, kind, splits) for kind in kinds]),
+        weights=weights,
+        progress=progress,
+    )
+
+
+def embed_items(
+    run: Run,
+    config: Config,
+    product: str,
+    spec: RetrieverSpec,
+    chosen: dict[str, Any],
+    parents: tuple[str, ...],
+    items: Callable[[], pa.Table],
+    *,
+    weights: str | None = None,
+    progress: Progress = quiet,
+) -> None:
+    """Make an `embeddings` table of any `ITEMS`.
+
+    Args:
+        chosen: settings that say which items these are, beside the products (`parents`) that they come from.
+        weights: identity of the retriever's weights, where no parent is what they come from.
+    """
+    settings = {"retriever": {"model": spec.model, "precision": spec.precision, "weights": weights}, **chosen}
     arguments = {
         "folder": str(run.folder),
         "data": config.data.model_dump(mode="json"),
@@ -101,10 +131,10 @@ def embed(
     run_graph(
         run,
         product,
-        Recipe(settings, (IMAGES, CAPTIONS, *parents)),
+        Recipe(settings, parents),
         tables.EMBEDDINGS,
         [Step(EmbedItems, tables.EMBEDDINGS.schema, arguments, config.pool)],
-        lambda: _items(run, splits, texts_only=sees_texts_only(spec.model)),
+        items,
         faults=config.faults,
         finish=lambda table: _each_kind(table, config.faults, product),
         facts={"model": spec.model, "weights": spec.weights},
@@ -121,14 +151,12 @@ def _each_kind(table: pa.Table, faults: FaultConfig, product: str) -> pa.Table:
     return table
 
 
-def _items(run: Run, splits: tuple[str, ...], *, texts_only: bool = False) -> pa.Table:
-    parts = []
-    sources = ((IMAGES, tables.IMAGE, "image_id"), (CAPTIONS, tables.CAPTION, "caption_id"))
-    for product, kind, identity in sources[1:] if texts_only else sources:
-        table = run.read(product)
-        usable = table.filter(pc.and_(pc.equal(table["status"], tables.OK), pc.is_in(table["split"], pa.array(splits))))
-        known = {**dict(zip(usable.column_names, usable.columns, strict=True)), "item_id": usable[identity]}
-        known["kind"] = pa.repeat(pa.scalar(kind), len(usable))
-        columns = [known.get(field.name, pa.nulls(len(usable), field.type)) for field in tables.ITEMS]
-        parts.append(pa.table(columns, schema=tables.ITEMS))
-    return pa.concat_tables(parts)
+def items_of(run: Run, kind: str, splits: tuple[str, ...]) -> pa.Table:
+    """`ITEMS`: the usable pictures or captions of some splits."""
+    product, identity = (IMAGES, "image_id") if kind == tables.IMAGE else (CAPTIONS, "caption_id")
+    table = run.read(product)
+    usable = table.filter(pc.and_(pc.equal(table["status"], tables.OK), pc.is_in(table["split"], pa.array(splits))))
+    known = {**dict(zip(usable.column_names, usable.columns, strict=True)), "item_id": usable[identity]}
+    known["kind"] = pa.repeat(pa.scalar(kind), len(usable))
+    columns = [known.get(field.name, pa.nulls(len(usable), field.type)) for field in tables.ITEMS]
+    return pa.table(columns, schema=tables.ITEMS)

@@ -44,13 +44,19 @@ class CheckImages(RowStage):
 
 
 def ingest(
-    run: Run, config: Config, data_settings: dict[str, Any], sources: dict[str, str], progress: Progress = quiet
+    run: Run,
+    config: Config,
+    data_settings: dict[str, Any],
+    sources: dict[str, str],
+    progress: Progress = quiet,
+    needed: tuple[str, ...] | None = None,
 ) -> None:
     """Make the `images` and `captions` tables.
 
     Args:
         data_settings: the recipe's settings (the data section, and a digest of the files behind it).
         sources: path to read for each split.
+        needed: splits that must have a row; None: those that a round of repair needs.
 
     Raises:
         DataError: a source is missing, empty, or of no known layout.
@@ -61,7 +67,7 @@ def ingest(
     images_file, captions_file = read / "images-as-read.parquet", read / "captions-as-read.parquet"
 
     def gather_input() -> pa.Table:
-        gather(run, config, sources, images_file, captions_file)
+        gather(run, config, sources, images_file, captions_file, needed)
         return pq.read_table(images_file)
 
     trained = config.trained_splits

@@ -56,11 +56,19 @@ def source_digest(path: str) -> str:
     return tables.row_id(json.dumps(facts))
 
 
-def gather(run: Run, config: Config, sources: dict[str, str], images_file: Path, captions_file: Path) -> None:
+def gather(
+    run: Run,
+    config: Config,
+    sources: dict[str, str],
+    images_file: Path,
+    captions_file: Path,
+    needed: tuple[str, ...] | None = None,
+) -> None:
     """Write the rows of every source to two Parquet files; bytes that lie inside tables go to tar shards.
 
     Args:
         sources: path to read for each split.
+        needed: splits that must have a row; None: those that a round of repair needs.
 
     Raises:
         DataError: a source is missing, empty, or of no known layout, or a split that is needed has no row.
@@ -84,7 +92,7 @@ def gather(run: Run, config: Config, sources: dict[str, str], images_file: Path,
                 images.add(row)
                 for caption in _caption_rows(item, row):
                     captions.add(caption)
-        for split in ("train", config.mining.split, config.evaluation.split):
+        for split in needed or ("train", config.mining.split, config.evaluation.split):
             if not found[split]:
                 there = ", ".join(f"{name} ({count})" for name, count in found.most_common())
                 raise DataError(

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from repair_ray.config import TextConfig, parse_text_config
+from repair_ray.config import TextConfig, parse_section
 from repair_ray.run import Run, RunError, read_json
 from repair_ray.text_run import run_texts
 from repair_ray.training.launch import launch
@@ -35,7 +35,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> TextConfig:
     (folder / "texts.txt").write_text("\n".join(texts[:150]) + "\n")
     pairs = [f"{n % 6},{texts[n].replace(',', ';')},{texts[n + 25].replace(',', ';')}" for n in range(150, 170)]
     (folder / "pairs.csv").write_text("\n".join(["score,sentence1,sentence2", *pairs]) + "\n")
-    return parse_text_config(
+    return parse_section(
+        TextConfig,
         {
             "name": "undisturbed",
             "output": str(folder),

@@ -10,7 +10,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from repair_ray.cli import app
-from repair_ray.config import parse_text_config
+from repair_ray.config import TextConfig, parse_section
 from repair_ray.engines.encoder import Encoder, build_model, save_config, save_weights
 from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.run import Recipe, Run, write_json
@@ -115,7 +115,7 @@ def test_constant_embeddings_have_no_figure(workplace: Path, pairs: Path) -> Non
 def text_run(folder: Path, **retriever: object) -> Run:
     """A text-only run as it is when its text tower has been trained, with random weights."""
     tree = {"name": "text", "output": str(folder), "texts": "a", "retriever": {"model": "tiny-64", **retriever}}
-    config = parse_text_config(tree)
+    config = parse_section(TextConfig, tree)
     run = Run(folder / "text")
     run.path("training").mkdir(parents=True)
     write_json(run.folder / "text.json", config.model_dump(mode="json"))

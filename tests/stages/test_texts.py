@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from repair_ray.config import parse_text_config
+from repair_ray.config import TextConfig, parse_section
 from repair_ray.data.records import DataError
 from repair_ray.run import Run, RunError
 from repair_ray.stages.texts import ingest_pairs, ingest_texts, pairs_product
@@ -17,7 +17,7 @@ from repair_ray.training.texts.job import TEXTS
 
 def made(folder: Path, **tree: Any) -> tuple[Run, list[dict[str, Any]]]:
     """The run, and the rows of its `texts` table in the order of the file."""
-    config = parse_text_config({"name": "run", "output": str(folder), **tree})
+    config = parse_section(TextConfig, {"name": "run", "output": str(folder), **tree})
     run = Run(config.run_dir)
     ingest_texts(run, config)
     rows = run.read(TEXTS).to_pylist()
@@ -76,7 +76,7 @@ def test_too_few_texts(tmp_path: Path, text: str) -> None:
 def test_pairs(tmp_path: Path) -> None:
     (tmp_path / "dev.csv").write_text("score,sentence1,sentence2\n1,a,b\nx,a,b\n2,c,d\n")
     tree = {"name": "run", "output": str(tmp_path), "texts": "a", "validation": str(tmp_path / "dev.csv")}
-    config = parse_text_config(tree)
+    config = parse_section(TextConfig, tree)
     run = Run(config.run_dir)
     ingest_pairs(run, config, "validation")
     ingest_pairs(run, config, "test")  # there is none
@@ -88,6 +88,6 @@ def test_pairs(tmp_path: Path) -> None:
     ]
     assert run.manifest(pairs_product("test")) is None
     (tmp_path / "none.csv").write_text("score,sentence1,sentence2\nx,a,b\n")
-    config = parse_text_config({**tree, "test": str(tmp_path / "none.csv")})
+    config = parse_section(TextConfig, {**tree, "test": str(tmp_path / "none.csv")})
     with pytest.raises(DataError, match=r"no pair of .*none.csv can be used: 1 bad_score \(the first: .*none.csv:2\)"):
         ingest_pairs(run, config, "test")

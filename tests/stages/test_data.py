@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from repair_ray.config import WorldConfig
-from repair_ray.rounds import _draw_world
 from repair_ray.run import RunError
+from repair_ray.stages.data import _draw_world
 
 
 def _pictures(folder: Path) -> list[bytes]:
@@ -41,6 +41,6 @@ def test_a_world_beyond_the_vocabulary_is_an_error_of_the_setting(
     def exhausted(*_: object) -> None:
         raise ValueError("found only 9 of 10 new scenes; ask for a smaller world")
 
-    monkeypatch.setattr("repair_ray.rounds.make_world", exhausted)
+    monkeypatch.setattr("repair_ray.stages.data.make_world", exhausted)
     with pytest.raises(RunError, match=r"data\.world: found only 9 of 10 new scenes"):
         _draw_world(tmp_path, WorldConfig(train=4, validation=1, test=1))
