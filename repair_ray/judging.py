@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from repair_ray import tables
 from repair_ray.config import Config, parse_config
-from repair_ray.data.images import ImageProblem
+from repair_ray.data.sheet_pictures import picture_place
 from repair_ray.data.store import ImageStore
 from repair_ray.evaluation.agreement import NO_VERDICT, Judged, against_labels, between_annotators, consensus
 from repair_ray.evaluation.blind import BlindError, Pair, blind_baseline
@@ -149,19 +149,8 @@ def run_config_of(run: Run) -> Config:
 
 
 def _with_images(case: Row, store: ImageStore, folder: Path) -> Row:
-    return {**case, **{f"{side}_image": _image(case, side, store, folder) for side in SIDES}}
-
-
-def _image(case: Row, side: str, store: ImageStore, folder: Path) -> str:
-    """Where a person can open a picture; in brackets why there is none."""
-    uri, offset, length, pixels = (case[f"{side}_{part}"] for part in ("uri", "offset", "length", "pixels"))
-    try:
-        if offset is None:
-            return store.resolve(uri)
-        picture = store.rgb(uri, offset, length)
-    except ImageProblem as problem:
-        return f"({problem})"
-    folder.mkdir(exist_ok=True)
-    name = f"{pixels[:16]}.jpg"
-    picture.save(folder / name, "JPEG", quality=95)
-    return f"{folder.name}/{name}"  # as it is seen from the sheet, which may move with its folder
+    found = {}
+    for side in SIDES:
+        uri, offset, length, pixels = (case[f"{side}_{part}"] for part in ("uri", "offset", "length", "pixels"))
+        found[f"{side}_image"] = picture_place(store, uri, offset, length, pixels[:16], folder)
+    return {**case, **found}

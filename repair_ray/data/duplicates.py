@@ -91,3 +91,36 @@ def same_key_links(keys: Sequence[Hashable | None]) -> list[tuple[int, int]]:
         for place, key in enumerate(keys)
         if key is not None and first.setdefault(key, place) != place
     ]
+
+
+def cross_links(one: Sequence[Hashable | None], other: Sequence[Hashable | None]) -> list[tuple[int, int]]:
+    """From each item of `one` to the first of `other` with the same key, as places; None is no key."""
+    first: dict[Hashable, int] = {}
+    for place, key in enumerate(other):
+        if key is not None:
+            first.setdefault(key, place)
+    return [(place, first[key]) for place, key in enumerate(one) if key is not None and key in first]
+
+
+def cross_near(one: Sequence[str | None], other: Sequence[str | None], bits: int) -> list[tuple[int, int, int]]:
+    """From each item of `one` to the nearest of `other` by perceptual hash, with the bits that differ: `bits` at most.
+
+    Of equally near ones the first. Raises ValueError as `near_pairs`.
+    """
+    best = {place: (0, nearest) for place, nearest in cross_links(one, other)}
+    names = sorted({name for name in [*one, *other] if name is not None})
+    here, there = _places(one), _places(other)
+    for first, second, distance in near_pairs(names, bits).tolist():
+        for a, b in ((names[first], names[second]), (names[second], names[first])):
+            if a in here and b in there:
+                for place in here[a]:
+                    best[place] = min(best.get(place, (distance, there[b][0])), (distance, there[b][0]))
+    return [(place, nearest, distance) for place, (distance, nearest) in sorted(best.items())]
+
+
+def _places(names: Sequence[str | None]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        if name is not None:
+            found.setdefault(name, []).append(place)
+    return found

@@ -38,58 +38,68 @@ MANY_CAPTIONS = " | "
 
 @dataclass(frozen=True)
 class Labels:
-    """What people said: `{annotator: {failure_id: label}}`, and how many rows have no label (yet)."""
+    """What people said: `{annotator: {item: label}}`, and how many rows have no label (yet).
+
+    `listed`: the items of each annotator's rows, labelled or not.
+    """
 
     by_annotator: dict[str, dict[str, str]]
     unlabelled: int
+    listed: dict[str, set[str]]
 
     @property
     def failures(self) -> set[str]:
-        """Every failure that somebody labelled."""
+        """Every item that somebody labelled."""
         return {failure for own in self.by_annotator.values() for failure in own}
 
 
-def read_labels(paths: Sequence[Path]) -> Labels:
-    """Read label files: CSV (with comma, semicolon or tab) or Parquet, with `failure_id`, `label` and `annotator`.
+def read_labels(paths: Sequence[Path], item: str = FAILURE_ID, allowed: Sequence[str] = JUDGEMENTS) -> Labels:
+    """Read label files: CSV (with comma, semicolon or tab) or Parquet, with the item's id, `label` and `annotator`.
 
     Rows without an annotator are those of an annotator named after their file. Rows without a label are counted.
 
+    Args:
+        item: the column of ids; `allowed`: the labels that may be given.
+
     Raises:
-        DataError: a file that is not there or not a table, a missing column, an unknown label, a label without a
-            failure, one annotator with two different labels for a failure, or no label at all.
+        DataError: a file that is not there or not a table, a missing column, an unknown label, a label without an
+            item, one annotator with two different labels for an item, or no label at all.
     """
     labels: dict[str, dict[str, str]] = {}
+    listed: dict[str, set[str]] = {}
     unlabelled = 0
     stems = [path.stem for path in paths]
     for path in paths:
         name = path.stem if stems.count(path.stem) == 1 else str(path)
-        for place, row in _rows(path):
-            failure, label = row[FAILURE_ID], row[LABEL]
-            if not label:
-                unlabelled += bool(failure)
-                continue
-            if not failure:
-                raise DataError(f"{path}, {place}: a label without a {FAILURE_ID}")
-            if label not in JUDGEMENTS:
-                raise DataError(f"{path}, {place}: unknown {LABEL} {label!r}; allowed are {', '.join(JUDGEMENTS)}")
+        for place, row in _rows(path, item):
+            identity, label = row[item], row[LABEL]
             annotator = row.get(ANNOTATOR) or name
-            known = labels.setdefault(annotator, {}).setdefault(failure, label)
+            if identity:
+                listed.setdefault(annotator, set()).add(identity)
+            if not label:
+                unlabelled += bool(identity)
+                continue
+            if not identity:
+                raise DataError(f"{path}, {place}: a label without a {item}")
+            if label not in allowed:
+                raise DataError(f"{path}, {place}: unknown {LABEL} {label!r}; allowed are {', '.join(allowed)}")
+            known = labels.setdefault(annotator, {}).setdefault(identity, label)
             if known != label:
                 raise DataError(
-                    f"{path}, {place}: {annotator} labels failure {failure} {label!r}, and {known!r} in another row; "
-                    "keep one of them"
+                    f"{path}, {place}: {annotator} labels {item.removesuffix('_id')} {identity} {label!r}, and "
+                    f"{known!r} in another row; keep one of them"
                 )
     if not labels:
-        raise DataError(f"{', '.join(map(str, paths))}: no row has a {LABEL}; write one of {', '.join(JUDGEMENTS)}")
-    return Labels(labels, unlabelled)
+        raise DataError(f"{', '.join(map(str, paths))}: no row has a {LABEL}; write one of {', '.join(allowed)}")
+    return Labels(labels, unlabelled, listed)
 
 
-def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+def _rows(path: Path, item: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Each row with its place, as people count: in a CSV the header is row 1."""
     try:
         with path.open("rb") as file:
             parquet = file.read(4) == b"PAR1"
-        yield from _parquet_rows(path) if parquet else _csv_rows(path)
+        yield from _parquet_rows(path, item) if parquet else _csv_rows(path, item)
     except FileNotFoundError:
         raise DataError(f"there is no labels file at {path}") from None
     except UnicodeDecodeError:
@@ -98,32 +108,32 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
         raise DataError(f"{path} cannot be read as CSV or Parquet: {error}") from None
 
 
-def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+def _csv_rows(path: Path, item: str) -> Iterator[tuple[str, dict[str, str]]]:
     # utf-8-sig: spreadsheets put a byte order mark first.
     with path.open(encoding="utf-8-sig", newline="") as file:
         header = file.readline()
         file.seek(0)
         reader = csv.reader(file, delimiter=max(DELIMITERS, key=header.count))
         names = [name.strip() for name in next(reader, [])]
-        _check_columns(path, names)
+        _check_columns(path, names, item)
         for number, cells in enumerate(reader, start=2):
             short = [""] * (len(names) - len(cells))
             yield f"row {number}", dict(zip(names, [cell.strip() for cell in cells] + short, strict=False))
 
 
-def _parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+def _parquet_rows(path: Path, item: str) -> Iterator[tuple[str, dict[str, str]]]:
     names = pq.read_schema(path).names
-    _check_columns(path, names)
-    table = pq.read_table(path, columns=[name for name in (FAILURE_ID, LABEL, ANNOTATOR) if name in names])
+    _check_columns(path, names, item)
+    table = pq.read_table(path, columns=[name for name in (item, LABEL, ANNOTATOR) if name in names])
     for number, row in enumerate(table.to_pylist(), start=1):
         yield f"row {number}", {name: "" if value is None else str(value).strip() for name, value in row.items()}
 
 
-def _check_columns(path: Path, names: list[str]) -> None:
-    missing = [name for name in (FAILURE_ID, LABEL) if name not in names]
+def _check_columns(path: Path, names: list[str], item: str) -> None:
+    missing = [name for name in (item, LABEL) if name not in names]
     if missing:
         raise DataError(f"{path} has no column {' and no column '.join(missing)}; it has: {', '.join(names) or 'none'}")
-    twice = [name for name in (FAILURE_ID, LABEL, ANNOTATOR) if names.count(name) > 1]
+    twice = [name for name in (item, LABEL, ANNOTATOR) if names.count(name) > 1]
     if twice:
         raise DataError(f"{path} has the column {twice[0]} twice; keep one of them")
 

@@ -9,7 +9,15 @@ import pytest
 from PIL import Image, ImageDraw
 
 from repair_ray.data import duplicates
-from repair_ray.data.duplicates import components, joined_groups, near_pairs, perceptual_hash, same_key_links
+from repair_ray.data.duplicates import (
+    components,
+    cross_links,
+    cross_near,
+    joined_groups,
+    near_pairs,
+    perceptual_hash,
+    same_key_links,
+)
 
 
 def picture(seed: int) -> Image.Image:
@@ -77,3 +85,26 @@ def test_groups_are_joined_as_a_whole() -> None:
     groups = ["d", "a", "c", "c", "b", "e"]
     assert joined_groups(groups, [(0, 2), (3, 4)]) == ["b", "a", "b", "b", "b", "e"]
     assert joined_groups(groups, []) == groups
+
+
+def test_links_across_two_lists() -> None:
+    assert cross_links(["a", None, "b", "c"], ["b", "c", "b", None]) == [(2, 0), (3, 1)]
+
+
+@pytest.mark.parametrize("bits", [0, 2, 5])
+def test_the_nearest_across_two_lists_is_that_of_a_brute_force(bits: int) -> None:
+    draw = np.random.default_rng(1)
+    base = [int(value) for value in draw.integers(0, 2**63, 12)]
+    near = [value ^ (1 << int(draw.integers(64))) ^ (1 << int(draw.integers(64))) for value in base]
+    one = [f"{value:016x}" for value in base] + [None]
+    other = [None, *(f"{value:016x}" for value in near[:8]), one[2], one[2]]
+    expected = []
+    for place, name in enumerate(one):
+        found = [
+            ((int(name, 16) ^ int(there, 16)).bit_count(), spot)
+            for spot, there in enumerate(other)
+            if name is not None and there is not None
+        ]
+        if found and min(found)[0] <= bits:
+            expected.append((place, min(found)[1], min(found)[0]))
+    assert cross_near(one, other, bits) == expected and expected
