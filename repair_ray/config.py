@@ -23,6 +23,7 @@ from repair_ray.sections.language import (
     LanguageConfig,
     PriceConfig,
 )
+from repair_ray.sections.multimatch import ExpertConfig, MultimatchConfig
 from repair_ray.sections.objective import ObjectiveConfig, Placement
 from repair_ray.sections.pools import FaultConfig, PoolConfig
 from repair_ray.sections.synthesis import (
@@ -57,10 +58,12 @@ __all__ = [
     "EndpointConfig",
     "EngineConfig",
     "EvaluationConfig",
+    "ExpertConfig",
     "FaultConfig",
     "LanguageConfig",
     "LoraConfig",
     "MiningConfig",
+    "MultimatchConfig",
     "NegativesConfig",
     "ObjectiveConfig",
     "OptimisationConfig",
@@ -136,6 +139,7 @@ class Config(Section):
     teacher: TeacherConfig | None = None
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    multimatch: MultimatchConfig | None = Field(None, description="for `repair-ray multimatch build`")
     pool: PoolConfig = PoolConfig()
     faults: FaultConfig = FaultConfig()
 
@@ -354,6 +358,8 @@ def _explain(problem: Any, kind: type[BaseModel]) -> str:
 
 def _keys_at(location: list[str], model: type[BaseModel]) -> list[str]:
     for part in location:
+        if part.isdecimal():  # a place in a list of sections
+            continue
         field = model.model_fields.get(part)
         options = get_args(field.annotation) or (field.annotation,) if field else ()
         sections = [option for option in options if isinstance(option, type) and issubclass(option, BaseModel)]

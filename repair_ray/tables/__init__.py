@@ -1,11 +1,14 @@
-"""Every table of a run: its columns, its row id, its statuses. The only file that names columns."""
+"""Every table of a run: its columns, its row id, its statuses. The only room that names columns."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
+
+from repair_ray.tables.base import STATUS
+from repair_ray.tables.base import Table as Table
 
 OK = "ok"
 ERROR = "error"
@@ -21,12 +24,13 @@ PAIRED = "paired"
 NEGATIVE = "negative"
 PARAPHRASE = "paraphrase"
 
-_STATUS = [pa.field("status", pa.string(), nullable=False), pa.field("reason", pa.string())]
 _IMAGE_REF = [
     pa.field("uri", pa.string()),
     pa.field("offset", pa.int64()),
     pa.field("length", pa.int64()),
 ]
+
+
 _MISMATCH = pa.struct([("type", pa.string()), ("query", pa.string()), ("candidate", pa.string())])
 _CANDIDATE = pa.struct(
     [
@@ -54,19 +58,6 @@ _WORD_SHARE = pa.struct(
 )
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table's name, Arrow schema (the first column is the row id), and the column that resuming counts by.
-
-    The two columns differ where a stage fans out, from queries to failures.
-    """
-
-    name: str
-    schema: pa.Schema
-    id_column: str
-    sort_by: tuple[str, ...]
-
-
 IMAGES = Table(
     "images",
     pa.schema(
@@ -82,7 +73,7 @@ IMAGES = Table(
             pa.field("width", pa.int32()),
             pa.field("height", pa.int32()),
             pa.field("source", pa.string()),
-            *_STATUS,
+            *STATUS,
         ]
     ),
     "image_id",
@@ -100,7 +91,7 @@ CAPTIONS = Table(
             pa.field("position", pa.int32(), nullable=False),
             pa.field("text", pa.string(), nullable=False),
             pa.field("text_key", pa.string(), nullable=False),
-            *_STATUS,
+            *STATUS,
         ]
     ),
     "caption_id",
@@ -136,7 +127,7 @@ DUPLICATES = Table(
             pa.field("other_split", pa.string(), nullable=False),
             pa.field("way", pa.string(), nullable=False),
             pa.field("distance", pa.float32(), nullable=False),
-            *_STATUS,
+            *STATUS,
         ]
     ),
     "duplicate_id",
@@ -152,7 +143,7 @@ EMBEDDINGS = Table(
             pa.field("split", pa.string(), nullable=False),
             pa.field("vector", pa.list_(pa.float32())),
             pa.field("truncated", pa.bool_()),
-            *_STATUS,
+            *STATUS,
         ]
     ),
     "item_id",
@@ -171,7 +162,7 @@ FAILURES = Table(
             pa.field("rank", pa.int32()),
             pa.field("score", pa.float32()),
             pa.field("ground_truth_score", pa.float32()),
-            *_STATUS,
+            *STATUS,
         ]
     ),
     "query_id",
@@ -189,7 +180,7 @@ VERDICTS = Table(
             pa.field("confidence", pa.float32()),
             pa.field("judge", pa.string()),
             pa.field("explanation", pa.string()),
-            *_STATUS,
+            *STATUS,
         ]
     ),
     "failure_id",
@@ -213,7 +204,7 @@ EDITS = Table(
             pa.field("align_before", pa.float32()),
             pa.field("align", pa.float32()),
             pa.field("scaffold", pa.float32()),
-            *_STATUS,
+            *STATUS,
         ]
     ),
     "failure_id",
@@ -233,7 +224,7 @@ MATCHES = Table(
             pa.field("matches", pa.int32()),
             pa.field("covers", pa.list_(pa.string())),
             pa.field("words", pa.list_(_WORD_SHARE)),
-            *_STATUS,
+            *STATUS,
         ]
     ),
     "image_id",
@@ -249,7 +240,7 @@ PROTOTYPES = Table(
             pa.field("best", pa.float32()),
             pa.field("vector", pa.list_(pa.float32())),
             pa.field("forms", pa.list_(_FORM)),
-            *_STATUS,
+            *STATUS,
         ]
     ),
     "word_id",
@@ -264,7 +255,7 @@ CONFUSABLE = Table(
             pa.field("other", pa.string()),
             pa.field("rank", pa.int32()),
             pa.field("cosine", pa.float32()),
-            *_STATUS,
+            *STATUS,
         ]
     ),
     "pair_id",
@@ -283,7 +274,7 @@ ANSWERS = Table(
             pa.field("input_tokens", pa.int32()),
             pa.field("output_tokens", pa.int32()),
             pa.field("seconds", pa.float32()),
-            *_STATUS,
+            *STATUS,
         ]
     ),
     "question_id",
@@ -297,7 +288,7 @@ RANKS = Table(
             pa.field("query_id", pa.string(), nullable=False),
             pa.field("direction", pa.string(), nullable=False),
             pa.field("rank", pa.int32()),
-            *_STATUS,
+            *STATUS,
         ]
     ),
     "query_id",
