@@ -20,7 +20,11 @@ DEPTH = 20
 
 
 def positive_ranks(
-    queries: np.ndarray, gallery: np.ndarray, positives: Sequence[np.ndarray], memory_bytes: int = MEMORY_BYTES
+    queries: np.ndarray,
+    gallery: np.ndarray,
+    positives: Sequence[np.ndarray],
+    memory_bytes: int = MEMORY_BYTES,
+    ignored: Sequence[np.ndarray] | None = None,
 ) -> list[np.ndarray]:
     """The ranks of all positives of each query, ascending; the first is `best_ranks`'.
 
@@ -29,6 +33,7 @@ def positive_ranks(
     Args:
         queries, gallery: float32 `[N, D]`, `[M, D]`.
         positives: for each query the gallery indices that are right, each once.
+        ignored: for each query the gallery indices that count as not there (junk, as in Oxford5k's protocol).
 
     Returns:
         int64 `[positives]` for each query; empty where a query has none.
@@ -36,6 +41,8 @@ def positive_ranks(
     found: list[np.ndarray] = [np.zeros(0, np.int64)] * len(queries)
     for query, scores in score_rows(queries, gallery, memory_bytes):
         right = scores[positives[query]]
+        if ignored is not None:
+            scores = np.delete(scores, ignored[query])
         # NaN first: then no positive of such a query ranks above what `best_ranks` says.
         right = right[np.lexsort((-right, ~np.isnan(right)))]
         wrong = [np.count_nonzero(~(scores < own - TIE)) - np.count_nonzero(~(right < own - TIE)) for own in right]

@@ -83,6 +83,13 @@ class TestFromFeatures:
         for own, ranks in (([1, 3], [3, 4]), ([1, 2], [2, 3]), ([0, 4], [1, 5]), ([2, 1, 0], [1, 2, 3]), ([], [])):
             assert positive_ranks(query, gallery, places(own))[0].tolist() == ranks
 
+    def test_ignored_items_are_not_there(self) -> None:
+        gallery = np.array([[0.9, 0], [0.7, 0], [0.7, 0], [0.5, 0], [0.1, 0]], np.float32)
+        query = np.array([[1, 0]], np.float32)
+        # Above 0.5 stand three; two of them are ignored. What stands below changes nothing.
+        for ignored, rank in (([], 4), ([0], 3), ([0, 1], 2), ([4], 4), ([0, 1, 2, 4], 1)):
+            assert positive_ranks(query, gallery, places([3]), ignored=places(ignored))[0].tolist() == [rank]
+
     @pytest.mark.parametrize("memory", [1, 1024, 2**20])
     def test_equals_a_full_sort(self, drawn: tuple[np.ndarray, np.ndarray, list[np.ndarray]], memory: int) -> None:
         queries, gallery, positives = drawn
