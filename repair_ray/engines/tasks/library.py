@@ -140,19 +140,22 @@ class VerifyMatch(Task[Verdict]):
 
 
 class WriteQuery(Task[str]):
-    """A query that a person would type to find the images whose captions these are."""
+    """A query that a person would type to find the image whose captions these are.
+
+    With `query_text`, to find all images that share what it says; `query_captions` are then captions of some of them.
+    """
 
     name = "write_query"
     answer = QueryAnswer
 
     def images(self, case: Case) -> tuple[Role, ...]:
-        return ("query",)
+        return ("query",) if case.query_text is None else ()
 
     def result(self, answer: QueryAnswer, case: Case, limits: Limits) -> str:
         text = " ".join(answer.query.split())
         if not text:
             raise AnswerError("empty query")
-        if text_key(text) in {text_key(caption) for caption in case.query_captions}:
+        if case.query_text is None and text_key(text) in {text_key(caption) for caption in case.query_captions}:
             raise AnswerError("the query is a caption of the image")
         return text
 
