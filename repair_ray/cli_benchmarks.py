@@ -127,13 +127,40 @@ def multimatch(
     ] = None,
     k: Annotated[int, typer.Option(min=1, help="depth of mAP@K")] = 20,
     denominator: Annotated[Below, typer.Option(help="of mAP@K: min(K, right answers), or right answers")] = Below.min,
+    seeds: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with", help="the same method with another seed: mean and deviation (a benchmark's folder only)"
+        ),
+    ] = None,
+    seed: Seed = 0,
     json: Json = None,
 ) -> None:
-    """mAP@K, mAP@R, R-Precision and R@K where a query has many right answers."""
+    """mAP@K, mAP@R, R-Precision and R@K where a query has many right answers.
+
+    DATA may be the folder of a benchmark that `repair-ray multimatch build` has made.
+    """
+    from repair_ray.data.records import DataError
+    from repair_ray.evaluation.benchmark_files import is_benchmark
+
+    def measure_files() -> dict[str, Any]:
+        from repair_ray.measuring.labelled import labelled
+
+        if any((split, settings, image_to_caption, caption_to_image, ratings, ids)):
+            raise DataError(f"{data} is a benchmark's folder, which says itself what is right: take the options out")
+        return labelled(
+            [_retrievers(name, which, pretrained, precision) for name in (target, *(seeds or []))],
+            Path(str(data)),
+            k=k,
+            denominator=denominator.value,
+            seed=seed,
+        )
 
     def measure() -> dict[str, Any]:
         from repair_ray.measuring.retrieval import multimatch
 
+        if seeds:
+            raise DataError("--with is for the folder of a benchmark")
         retrievers = _retrievers(target, which, pretrained, precision)
         return multimatch(
             retrievers,
@@ -145,7 +172,10 @@ def multimatch(
             denominator=denominator.value,
         )
 
-    _report(measure, "multimatch_tables", json)
+    if data is not None and is_benchmark(data):
+        _report(measure_files, "labelled_tables", json)
+    else:
+        _report(measure, "multimatch_tables", json)
 
 
 @app.command()

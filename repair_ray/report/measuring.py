@@ -59,6 +59,72 @@ def multimatch_tables(facts: dict[str, Any]) -> list[Table]:
     return _noted(made, f"{count(skipped)} queries without a right answer were skipped. {note}" if skipped else note)
 
 
+def labelled_tables(facts: dict[str, Any]) -> list[Table]:
+    """What `measuring.labelled.labelled` found."""
+    protocol = facts["protocol"]
+    name = f"map@{protocol['k']}"
+    names = {"map@r": "mAP@R", "r_precision": "R-Prec", "r@1": "R@1", "r@5": "R@5"}
+    found = facts["retrievers"]
+    made = []
+    titles = {"all": "all queries", "held_out": "queries held out from teachers"}
+    for part in next(iter(found.values()))["metrics"]:
+        table = _table(
+            f"{safe_name(protocol['benchmark'])}, {titles[part]}, in percent",
+            "retriever",
+            f"mAP@{protocol['k']}",
+            "95 %\ninterval",
+            *names.values(),
+            "queries",
+        )
+        for label, result in found.items():
+            figures = result["metrics"][part]
+            low, high = figures[f"{name}_ci"]
+            table.add_row(
+                safe_text(label),
+                points(figures[name]),
+                between((low, high)),
+                *(points(figures[other]) for other in names),
+                count(figures["n"]),
+            )
+        made.append(table)
+    if "seeds" in facts:
+        table = _table(f"mAP@{protocol['k']} over seeds", "retriever", "seeds", "mean", "deviation", "95 %\ninterval")
+        for label, spread in facts["seeds"].items():
+            low, high = spread["interval"]
+            table.add_row(
+                safe_text(label),
+                str(len(spread["values"])),
+                points(spread["mean"]),
+                points(spread["deviation"]),
+                between((low, high)),
+            )
+        made.append(table)
+    return _noted(made, _labelled_note(facts))
+
+
+def _labelled_note(facts: dict[str, Any]) -> str:
+    protocol = facts["protocol"]
+    metrics = next(iter(facts["retrievers"].values()))["metrics"]["all"]
+    said = [
+        f"{count(protocol['queries'])} queries, {count(protocol['pictures'])} pictures, "
+        f"{count(protocol['matches'])} matches; {count(protocol['ignored'])} undecided pairs count neither way.",
+        f"{count(metrics['skipped'])} queries without a match are left out." if metrics["skipped"] else "",
+        f"Intervals: bootstrap over queries. Denominator of mAP: {protocol['map_denominator']}. "
+        f"Ties: {protocol['ties']}.",
+    ]
+    if "difference" in facts:
+        first, second = facts["retrievers"]
+        gain = facts["difference"]
+        low, high = gain["interval"]
+        value = signed(gain[f"map@{protocol['k']}"])
+        said.append(f"{second} minus {first}: {value} ({signed(low)} to {signed(high)}), paired.")
+    whole = (protocol["completeness"] or {}).get("all")
+    if whole and whole["interval"]:
+        low, high = whole["interval"]
+        said.append(f"Recall of the candidates that were labelled: {low:.1f} to {high:.1f} %.")
+    return f"{' '.join(filter(None, said))} {_unused(protocol)}{_models(facts)}"
+
+
 def sugarcrepe_tables(facts: dict[str, Any]) -> list[Table]:
     """What `measuring.benchmarks.sugarcrepe` found."""
     protocol, found = facts["protocol"], facts["retrievers"]
