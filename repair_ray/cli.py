@@ -16,6 +16,7 @@ from repair_ray.cli_evaluate import app as evaluate_app
 from repair_ray.cli_export import app as export_app
 from repair_ray.cli_san import app as san_app
 from repair_ray.cli_text import app as text_app
+from repair_ray.cli_multimatch import app as multimatch_app
 from repair_ray.config import Config, load_config
 
 DEMO = Path(__file__).parent / "world" / "demo.yaml"
@@ -31,6 +32,7 @@ app.add_typer(data_app, name="data")
 app.add_typer(export_app, name="export")
 app.add_typer(san_app)
 app.add_typer(text_app, name="text")
+app.add_typer(multimatch_app, name="multimatch")
 
 Overrides = Annotated[list[str] | None, typer.Argument(help="settings as key=value, such as training.lr=1e-4")]
 Controls = Annotated[str | None, typer.Option(help="'all', 'none', or names separated by commas")]
