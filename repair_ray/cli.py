@@ -14,9 +14,9 @@ from repair_ray.cli_data import app as data_app
 from repair_ray.cli_errors import errors, guarded
 from repair_ray.cli_evaluate import app as evaluate_app
 from repair_ray.cli_export import app as export_app
+from repair_ray.cli_multimatch import app as multimatch_app
 from repair_ray.cli_san import app as san_app
 from repair_ray.cli_text import app as text_app
-from repair_ray.cli_multimatch import app as multimatch_app
 from repair_ray.config import Config, load_config
 
 DEMO = Path(__file__).parent / "world" / "demo.yaml"

@@ -1,6 +1,6 @@
 """Every setting of a run: one pydantic tree, read from YAML, changed by `key=value` overrides.
 
-`load_config` is the only way in, and `load_section` for the configs of other jobs. A bad key, type or value stops before
+`load_config` is the only way in, and `load_section` for those of other jobs. A bad key, type or value stops before
 any work starts, with the key's full name.
 """
 

@@ -9,6 +9,13 @@ import pyarrow as pa
 
 from repair_ray.tables.base import STATUS
 from repair_ray.tables.base import Table as Table
+from repair_ray.tables.texts import SENTENCE_PAIRS as SENTENCE_PAIRS
+from repair_ray.tables.texts import TEXTS as TEXTS
+from repair_ray.tables.words import CAPTIONED as CAPTIONED
+from repair_ray.tables.words import CLIPS as CLIPS
+from repair_ray.tables.words import CONFUSABLE as CONFUSABLE
+from repair_ray.tables.words import MATCHES as MATCHES
+from repair_ray.tables.words import PROTOTYPES as PROTOTYPES
 
 OK = "ok"
 ERROR = "error"
@@ -44,20 +51,6 @@ _CANDIDATE = pa.struct(
         ("reason", pa.string()),
     ]
 )
-_FORM = pa.struct([("text", pa.string()), ("tag", pa.string()), ("count", pa.int64())])
-# A batch's share of a word: sums are integers in units of `engines.san.prototypes.UNIT`, so that they add up exactly.
-_WORD_SHARE = pa.struct(
-    [
-        *((name, pa.string()) for name in ("lemma", "pos")),
-        *((name, pa.int64()) for name in ("images", "matches")),
-        ("best", pa.float32()),
-        ("sum", pa.list_(pa.int64())),
-        ("text_vector", pa.list_(pa.float32())),
-        ("forms", pa.list_(_FORM)),
-    ]
-)
-
-
 IMAGES = Table(
     "images",
     pa.schema(
@@ -96,23 +89,6 @@ CAPTIONS = Table(
     ),
     "caption_id",
     ("caption_id",),
-)
-
-# Precomputed clips; their features stay where they were read.
-CLIPS = Table(
-    "clips",
-    pa.schema(
-        [
-            pa.field("clip_id", pa.string(), nullable=False),
-            pa.field("split", pa.string()),
-            pa.field("captions", pa.list_(pa.string())),
-            pa.field("frames", pa.int32()),
-            pa.field("source", pa.string()),
-            *_STATUS,
-        ]
-    ),
-    "clip_id",
-    ("clip_id",),
 )
 
 DUPLICATES = Table(
@@ -214,54 +190,6 @@ EDITS = Table(
 # The edits of strategies that make several negatives of each caption of a picture, counted by picture.
 NEGATIVES = replace(EDITS, id_column="query_id")
 
-# One row a picture: how many of its visual tokens matched a word. Of each batch one row carries the sums of the words,
-# over the pictures that it says it `covers`.
-MATCHES = Table(
-    "matches",
-    pa.schema(
-        [
-            pa.field("image_id", pa.string(), nullable=False),
-            pa.field("matches", pa.int32()),
-            pa.field("covers", pa.list_(pa.string())),
-            pa.field("words", pa.list_(_WORD_SHARE)),
-            *STATUS,
-        ]
-    ),
-    "image_id",
-    ("image_id",),
-)
-
-PROTOTYPES = Table(
-    "prototypes",
-    pa.schema(
-        [
-            *(pa.field(name, pa.string(), nullable=False) for name in ("word_id", "word", "lemma", "pos")),
-            *(pa.field(name, pa.int64(), nullable=False) for name in ("images", "matches")),
-            pa.field("best", pa.float32()),
-            pa.field("vector", pa.list_(pa.float32())),
-            pa.field("forms", pa.list_(_FORM)),
-            *STATUS,
-        ]
-    ),
-    "word_id",
-    ("lemma", "pos"),
-)
-
-CONFUSABLE = Table(
-    "confusable",
-    pa.schema(
-        [
-            *(pa.field(name, pa.string(), nullable=False) for name in ("pair_id", "word", "pos")),
-            pa.field("other", pa.string()),
-            pa.field("rank", pa.int32()),
-            pa.field("cosine", pa.float32()),
-            *STATUS,
-        ]
-    ),
-    "pair_id",
-    ("word", "pos", "rank", "pair_id"),
-)
-
 ANSWERS = Table(
     "answers",
     pa.schema(
@@ -295,39 +223,6 @@ RANKS = Table(
     ("direction", "query_id"),
 )
 
-TEXTS = Table(
-    "texts",
-    pa.schema(
-        [
-            pa.field("text_id", pa.string(), nullable=False),
-            pa.field("group_id", pa.string(), nullable=False),
-            pa.field("text", pa.string()),
-            pa.field("text_key", pa.string()),
-            pa.field("source", pa.string(), nullable=False),
-            *_STATUS,
-        ]
-    ),
-    "text_id",
-    ("text_id",),
-)
-
-SENTENCE_PAIRS = Table(
-    "sentence_pairs",
-    pa.schema(
-        [
-            pa.field("pair_id", pa.string(), nullable=False),
-            pa.field("first", pa.string()),
-            pa.field("second", pa.string()),
-            pa.field("score", pa.float64()),
-            pa.field("subset", pa.string()),
-            pa.field("source", pa.string(), nullable=False),
-            *_STATUS,
-        ]
-    ),
-    "pair_id",
-    ("pair_id",),
-)
-
 # What the embed stage reads: every picture and caption of a split, with what is needed to fetch it.
 ITEMS = pa.schema(
     [
@@ -347,19 +242,6 @@ QUERIES = pa.schema(
         ("query_id", pa.string()),
         ("direction", pa.string()),
         ("vector", pa.list_(pa.float32())),
-    ]
-)
-
-# What the stages of negatives read: one picture a row with its own captions, and those of other pictures of its group.
-CAPTIONED = pa.schema(
-    [
-        ("image_id", pa.string()),
-        ("query_id", pa.string()),
-        ("uri", pa.string()),
-        ("offset", pa.int64()),
-        ("length", pa.int64()),
-        ("captions", pa.list_(pa.struct([("caption_id", pa.string()), ("text", pa.string())]))),
-        ("group_captions", pa.list_(pa.string())),
     ]
 )
 

@@ -53,7 +53,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> TextConfig:
             "objective": {"positive_mixing": {"margin": 0.5}, "hard_negative_mixing": {"k": 5, "pairs": 4}},
             "validation": str(folder / "pairs.csv"),
             "test": str(folder / "pairs.csv"),
-        }
+        },
     )
 
 
