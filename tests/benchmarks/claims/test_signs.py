@@ -1,4 +1,4 @@
-"""The claim of SAN on clips, on a few of them: figures by variant, read again from a finished run, and compared."""
+"""The claim of SAN on clips, on a few of them: figures by variant, read again from a finished run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.claims_clips import FIGURES, VARIANTS, compare, run
+from benchmarks.claims.signs import FIGURES, VARIANTS, run
 
 FEW = [
     "data.world={language: en, train: 60, validation: 5, test: 15}",
@@ -29,17 +29,6 @@ def test_figures_by_variant(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("manifest.json")} == manifests
     other = run(3, tmp_path, FEW)
     assert other != found
-
-
-def test_differences_by_hand() -> None:
-    plain = {name: dict.fromkeys(FIGURES, 50.0) for name in VARIANTS}
-    runs = [{**plain, "san": {"fine": fine, "i2t": 90.0, "t2i": 80.0}} for fine in (55.0, 60.0, 65.0)]
-    found = compare(runs)
-    assert found["san"]["fine"] == 60 and found["san"]["i2t"] == 90
-    assert found["random"]["san_minus"] == [5, 10, 15]
-    mean, low, high = found["random"]["interval"]
-    # The 97.5 % quantile of t with 2 degrees of freedom is 4.303; the standard error is 5 / sqrt(3).
-    assert (mean, high - mean, mean - low) == pytest.approx((10, 12.42, 12.42), abs=0.01)
 
 
 def test_an_oracle_that_knows_the_retriever_is_refused(tmp_path: Path) -> None:

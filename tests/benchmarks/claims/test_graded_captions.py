@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.graded_captions import emoji, emoji_truth, facts_in_common, keywords, world
+from benchmarks.claims.graded_captions import emoji, emoji_truth, facts_in_common, keywords, world
 from repair_ray.world.parsing import parse
 
-SAMPLE = Path(__file__).parents[1] / "fixtures" / "emoji" / "sample.parquet"
+SAMPLE = Path(__file__).parents[2] / "fixtures" / "emoji" / "sample.parquet"
 
 
 @pytest.mark.parametrize(
