@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from repair_ray.cli_errors import errors, guarded
-
-if TYPE_CHECKING:
-    from repair_ray.measuring.retrievers import Named
-    from repair_ray.measuring.sources import Source
+from repair_ray.cli_measures import (
+    Data,
+    DataSettings,
+    Json,
+    Precision,
+    Pretrained,
+    Seed,
+    Split,
+    Target,
+    Which,
+    WhichOf,
+    report,
+    retrievers_named,
+    source_named,
+)
 
 app = typer.Typer()
-
-
-class Which(StrEnum):
-    """Which retriever of a run."""
-
-    base = "base"
-    repaired = "repaired"
-    both = "both"
-
-
-class PrecisionName(StrEnum):
-    """As `retriever.precision`."""
-
-    fp32 = "fp32"
-    bf16 = "bf16"
-    fp16 = "fp16"
 
 
 class ProtocolName(StrEnum):
@@ -60,22 +50,6 @@ class Below(StrEnum):
     positives = "positives"
 
 
-Target = Annotated[str, typer.Argument(help="run directory, or an open_clip model with --pretrained")]
-Data = Annotated[
-    str | None, typer.Argument(help="data as data.path in a config, or a run directory; a run's own if left out")
-]
-WhichOf = Annotated[Which, typer.Option(help="of a run: the retriever before repair, after it, or both")]
-Pretrained = Annotated[str | None, typer.Option(help="of a model: an open_clip tag, or a checkpoint file")]
-Precision = Annotated[PrecisionName | None, typer.Option(help="of a model: the type of its weights")]
-Split = Annotated[str | None, typer.Option(help="split to measure on; a run's evaluation split, or test")]
-DataSettings = Annotated[
-    list[str] | None, typer.Option("--data", help="key=value of a config's data section, such as image_root=/x")
-]
-ImageRoot = Annotated[Path, typer.Option(help="folder of the pictures that the file names")]
-Seed = Annotated[int, typer.Option(min=0, help="the same seed draws the same")]
-Json = Annotated[Path | None, typer.Option("--json", help="write the figures to this file too")]
-
-
 @app.command()
 def retrieval(
     target: Target,
@@ -99,12 +73,12 @@ def retrieval(
     def measure() -> dict[str, Any]:
         from repair_ray.measuring.retrieval import retrieval
 
-        retrievers = _retrievers(target, which, pretrained, precision)
-        source = _source(target, data, split, settings)
+        retrievers = retrievers_named(target, which, pretrained, precision)
+        source = source_named(target, data, split, settings)
         right = positives.value if positives else None
         return retrieval(retrievers, source, protocol=protocol.value, positives=right, seed=seed)
 
-    _report(measure, "retrieval_tables", json)
+    report(measure, "retrieval_tables", json)
 
 
 @app.command()
@@ -149,7 +123,7 @@ def multimatch(
         if any((split, settings, image_to_caption, caption_to_image, ratings, ids)):
             raise DataError(f"{data} is a benchmark's folder, which says itself what is right: take the options out")
         return labelled(
-            [_retrievers(name, which, pretrained, precision) for name in (target, *(seeds or []))],
+            [retrievers_named(name, which, pretrained, precision) for name in (target, *(seeds or []))],
             Path(str(data)),
             k=k,
             denominator=denominator.value,
@@ -161,10 +135,10 @@ def multimatch(
 
         if seeds:
             raise DataError("--with is for the folder of a benchmark")
-        retrievers = _retrievers(target, which, pretrained, precision)
+        retrievers = retrievers_named(target, which, pretrained, precision)
         return multimatch(
             retrievers,
-            _source(target, data, split, settings, ids),
+            source_named(target, data, split, settings, ids),
             ground_truth=[path for path in (image_to_caption, caption_to_image) if path is not None],
             ratings=ratings,
             min_rating=min_rating,
@@ -173,125 +147,9 @@ def multimatch(
         )
 
     if data is not None and is_benchmark(data):
-        _report(measure_files, "labelled_tables", json)
+        report(measure_files, "labelled_tables", json)
     else:
-        _report(measure, "multimatch_tables", json)
-
-
-@app.command()
-def sugarcrepe(
-    target: Target,
-    files: Annotated[Path, typer.Argument(help="folder of the seven files, or one of them")],
-    image_root: ImageRoot,
-    which: WhichOf = Which.both,
-    pretrained: Pretrained = None,
-    precision: Precision = None,
-    json: Json = None,
-) -> None:
-    """SugarCrepe: is the caption above its negative? Pictures are COCO's val2017."""
-
-    def measure() -> dict[str, Any]:
-        from repair_ray.measuring.benchmarks import sugarcrepe
-
-        return sugarcrepe(_retrievers(target, which, pretrained, precision), files, image_root)
-
-    _report(measure, "sugarcrepe_tables", json)
-
-
-@app.command()
-def aro(
-    target: Target,
-    file: Annotated[
-        Path, typer.Argument(help="visual_genome_relation.json, visual_genome_attribution.json, or an order file")
-    ],
-    image_root: ImageRoot,
-    which: WhichOf = Which.both,
-    pretrained: Pretrained = None,
-    precision: Precision = None,
-    leave_out: Annotated[
-        Path | None, typer.Option(help="relations to leave out of the average, one a line (the paper: those both ways)")
-    ] = None,
-    json: Json = None,
-) -> None:
-    """ARO: relations, attributes or word order, macro averaged."""
-
-    def measure() -> dict[str, Any]:
-        from repair_ray.measuring.benchmarks import aro
-
-        names = leave_out.read_text(encoding="utf-8").splitlines() if leave_out else []
-        left = frozenset(name.strip() for name in names if name.strip())
-        return aro(_retrievers(target, which, pretrained, precision), file, image_root, left)
-
-    _report(measure, "aro_tables", json)
-
-
-@app.command()
-def winoground(
-    target: Target,
-    file: Annotated[Path, typer.Argument(help="examples.jsonl")],
-    image_root: ImageRoot,
-    which: WhichOf = Which.both,
-    pretrained: Pretrained = None,
-    precision: Precision = None,
-    json: Json = None,
-) -> None:
-    """Winoground: text, image and group score."""
-
-    def measure() -> dict[str, Any]:
-        from repair_ray.measuring.benchmarks import winoground
-
-        return winoground(_retrievers(target, which, pretrained, precision), file, image_root)
-
-    _report(measure, "winoground_tables", json)
-
-
-@app.command()
-def stress(
-    target: Target,
-    data: Data = None,
-    which: WhichOf = Which.both,
-    pretrained: Pretrained = None,
-    precision: Precision = None,
-    split: Split = None,
-    settings: DataSettings = None,
-    oracle: Annotated[
-        str | None,
-        typer.Option(help="who says which words look alike: a CSV or Parquet of word,other, a run, or a model"),
-    ] = None,
-    oracle_pretrained: Annotated[str | None, typer.Option(help="of a model as oracle: tag, or checkpoint file")] = None,
-    oracle_which: Annotated[Which, typer.Option(help="of a run as oracle: base or repaired")] = Which.base,
-    negatives: Annotated[
-        list[str] | None, typer.Option(help="key=value of a config's negatives section, such as alpha=0.3")
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--set", help="the stress set as JSON lines: read if it is there, else written")
-    ] = None,
-    seed: Seed = 0,
-    json: Json = None,
-) -> None:
-    """The fine-grained stress test: is a caption above those in which one word is another that looks alike?
-
-    The oracle should know nothing of the retrievers: where it made the negatives that they were trained on, the
-    figures are circular, and say so.
-    """
-
-    def measure() -> dict[str, Any]:
-        from repair_ray.measuring.retrievers import is_run, run_of
-        from repair_ray.measuring.stress import miners_of, negatives_section, oracle_of, stress
-
-        retrievers = _retrievers(target, which, pretrained, precision)
-        own = run_of(target) if is_run(target) else None
-        return stress(
-            retrievers,
-            _source(target, data, split, settings),
-            negatives_section(own, negatives or []),
-            oracle=oracle_of(oracle, oracle_which.value, oracle_pretrained) if oracle else None,
-            file=file,
-            miners=miners_of(own[0]) if own else (),
-            seed=seed,
-        )
-
-    _report(measure, "stress_tables", json)
+        report(measure, "multimatch_tables", json)
 
 
 @app.command()
@@ -312,9 +170,9 @@ def zeroshot(
         from repair_ray.measuring.benchmarks import zeroshot
 
         texts = read_templates(templates) if templates else TEMPLATES
-        return zeroshot(_retrievers(target, which, pretrained, precision), folder, texts)
+        return zeroshot(retrievers_named(target, which, pretrained, precision), folder, texts)
 
-    _report(measure, "zeroshot_tables", json)
+    report(measure, "zeroshot_tables", json)
 
 
 @app.command()
@@ -341,7 +199,7 @@ def sts(
         retrievers = text_retrievers_of(target, which.value, pretrained, precision.value if precision else None)
         return sts(retrievers, file, columns_named(columns) if columns else None, seed=seed)
 
-    _report(measure, "sts_tables", json, room="texts")
+    report(measure, "sts_tables", json, room="texts")
 
 
 @app.command()
@@ -362,10 +220,10 @@ def wiseft(
 
         run_of(run_dir)
         base, repaired = retrievers_of(run_dir)
-        source = _source(run_dir, data, split, settings)
+        source = source_named(run_dir, data, split, settings)
         return wise_ft(base, repaired, source, [step / steps for step in range(steps + 1)], seed=seed)
 
-    _report(measure, "wiseft_tables", json)
+    report(measure, "wiseft_tables", json)
 
 
 @app.command()
@@ -384,39 +242,4 @@ def compare(
 
         return compare_runs(runs, resamples=resamples, seed=seed)
 
-    _report(measure, "comparison_tables", json)
-
-
-def _retrievers(target: str, which: Which, pretrained: str | None, precision: PrecisionName | None) -> list[Named]:
-    from repair_ray.measuring.retrievers import retrievers_of
-
-    return retrievers_of(target, which.value, pretrained, precision.value if precision else None)
-
-
-def _source(
-    target: str, data: str | None, split: str | None, settings: list[str] | None, ids: Path | None = None
-) -> Source:
-    from repair_ray.measuring.retrievers import is_run, run_of
-    from repair_ray.measuring.sources import source_of
-
-    own = run_of(target) if is_run(target) else None
-    return source_of(data, own, split, settings or [], ids)
-
-
-def _report(measure: Callable[[], dict[str, Any]], tables: str, json: Path | None, room: str = "measuring") -> None:
-    """Measure, print the tables of that name (of that module of `report`), write the figures."""
-
-    def work() -> None:
-        with errors.status("measuring"):
-            facts = measure()
-        from repair_ray.run import write_json
-
-        console = Console()
-        made: list[Table] = getattr(import_module(f"repair_ray.report.{room}"), tables)(facts)
-        for table in made:
-            console.print(table)
-        if json is not None:
-            write_json(json, facts)
-            console.print(f"figures: {json}", soft_wrap=True, markup=False)
-
-    guarded(work, "stopped; nothing was left behind")
+    report(measure, "comparison_tables", json)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from repair_ray.cli_benchmarks import app as benchmarks_app
+from repair_ray.cli_compositional import app as compositional_app
 from repair_ray.cli_errors import guarded
 from repair_ray.config import load_config
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="How good retrievers, and the audit and the edits of a run, are.", no_args_is_help=True)
 app.add_typer(benchmarks_app)
+app.add_typer(compositional_app)
 
 RunDir = Annotated[Path, typer.Argument(help="run directory, such as runs/demo")]
 Round = Annotated[int, typer.Option("--round", min=1, help="the round whose tables are looked at")]

@@ -17,22 +17,39 @@ def strategies(config: Config) -> set[str]:
     return ({str(config.strategy)} | controls) - {"vanilla"}
 
 
+def audits(config: Config) -> bool:
+    """Whether failures are mined and judged."""
+    return bool(strategies(config) & {"repair", "error_agnostic", "mined"})
+
+
 def edits(config: Config) -> bool:
     """Whether anything is edited."""
-    return bool(strategies(config) & {"repair", "error_agnostic"})
+    return bool(strategies(config) & {"repair", "error_agnostic", "triplet"})
+
+
+def likens(config: Config) -> bool:
+    """Whether words are likened with the retriever, for negative captions."""
+    configs = [config, *(config.control(name) for name in config.control_names)]
+    return any(
+        made.strategy in ("san", "triplet")
+        and made.negatives.confusable is None
+        and made.negatives.similarity != "random"
+        for made in configs
+    )
 
 
 def diffuses(config: Config) -> bool:
     """Whether a diffusion pipeline edits pictures."""
-    return edits(config) and config.edit.image_editor not in NO_MODEL and "t2i" in config.mining.directions
+    wanted = "t2i" in config.mining.directions or "triplet" in strategies(config)
+    return edits(config) and config.edit.image_editor not in NO_MODEL and wanted
 
 
 def languages(config: Config) -> dict[str, LanguageConfig]:
     """The language sections that a stage asks, by their keys: `language`, `audit.language`, `edit.language`."""
     found: dict[str, LanguageConfig] = {}
     for stage, section, used in (
-        ("audit", config.audit.language, bool(strategies(config))),
-        ("edit", config.edit.language, edits(config)),
+        ("audit", config.audit.language, audits(config)),
+        ("edit", config.edit.language, edits(config) or "paraphrase" in strategies(config)),
     ):
         if used:
             found |= {f"{stage}.language": section} if section else {"language": config.language}
@@ -43,8 +60,10 @@ def graphs(config: Config) -> dict[str, tuple[PoolConfig, ...]]:
     """The pools that each graph of a run holds together, by the name of what it makes, as the stages build them."""
     pool, on_cpu = config.pool, config.pool.on_cpu()
     made: dict[str, tuple[PoolConfig, ...]] = {"images": (on_cpu,), "embeddings": (pool,)}
-    if strategies(config):
+    if audits(config):
         made |= {"failures": (on_cpu,), "verdicts": (on_cpu,)}
+    if likens(config):
+        made["matches"] = (pool,)
     if edits(config):
         made["edits"] = (edit_pool(config), pool)
     for key, language in languages(config).items():

@@ -115,12 +115,14 @@ def merged_state(model: nn.Module) -> dict[str, Tensor]:
 
     layers = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
     for layer in layers:
-        layer.merge()
+        if not layer.merged:  # a projection inside an attention goes with it
+            layer.merge()
     state = {
         name.replace("base_layer.", ""): value.clone()
         for name, value in model.state_dict().items()
         if "lora_" not in name
     }
     for layer in layers:
-        layer.unmerge()
+        if layer.merged:
+            layer.unmerge()
     return state
