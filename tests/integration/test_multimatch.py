@@ -263,6 +263,7 @@ def test_an_endpoint_that_answers_nothing_stops_the_build(server: FaultServer, w
 
 
 @pytest.mark.shared_data
+@pytest.mark.whole_runs
 def test_on_emoji_the_datas_own_captions_are_the_truth(weights: Path, tmp_path: Path) -> None:
     folder = SHARED / "emoji"
     if not folder.is_dir():

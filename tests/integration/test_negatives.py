@@ -90,6 +90,7 @@ def test_thresholds_that_nothing_reaches_say_how_near_it_came(run: Run) -> None:
         negative_captions(run, config(run, beta=1.0), "b/edits", "san", SPEC)
 
 
+@pytest.mark.whole_runs
 def test_a_picture_that_kills_its_worker_is_missing_from_the_sums_alone(run: Run) -> None:
     negative_captions(run, config(run), "whole/edits", "san", SPEC)
     poisoned = config(run).model_copy(update={"faults": FaultConfig(poison={"i03": "kill"})})

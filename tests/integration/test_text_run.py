@@ -19,7 +19,7 @@ from repair_ray.training.texts.launch import train_texts
 from repair_ray.world.captions import captions
 from repair_ray.world.generate import make_scenes
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole_runs]
 
 STEPS, STOP = 20, 12
 
