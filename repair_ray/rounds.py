@@ -222,7 +222,7 @@ class Round:
         merged_failures(self.run_, config, failures, parts)
 
     def _mine_fold(self, fold: int, config: Config, failures: str) -> str:
-        """Mine one fold with a retriever that was trained on the others; its failures lie beside those of all folds."""
+        """Mine one fold with a retriever that was trained on the others; its failures lie below those of all folds."""
         place, split = f"folds/{fold}", self.config.mining.split
         images = self.run_.read(IMAGES, ["image_id", "group_id", "split"]).to_pylist()
         captions = self.run_.read(CAPTIONS, ["caption_id", "group_id", "split"]).to_pylist()
@@ -243,7 +243,7 @@ class Round:
         self._embed(f"{place}/embeddings", trained, (split,))
         # The budget is for all folds together.
         whole = config.model_copy(update={"mining": config.mining.model_copy(update={"budget": None})})
-        part = f"{failures}_of_fold_{fold}"
+        part = f"{failures.rpartition('/')[0]}/folds/{fold}/failures"
         mine(self.run_, whole, part, f"{place}/embeddings", ids=inside, progress=self.progress)
         return part
 

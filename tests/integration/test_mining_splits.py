@@ -34,9 +34,9 @@ def test_each_fold_is_mined_by_a_retriever_that_never_saw_it(
     for number in (0, 1):
         trained_on = pq.read_table(run.folder / f"folds/{number}/training/items/images.parquet")
         assert len(trained_on) == len(images) - sizes[number]
-        mined = run.read(f"folds/{number}/failures").to_pylist()
+        mined = run.read(f"round-1/folds/{number}/failures").to_pylist()
         assert {fold[image_of.get(row["query_id"], row["query_id"])] for row in mined} == {number}
-    parts = sum(run.manifest(f"folds/{number}/failures")["rows"] for number in (0, 1))
+    parts = sum(run.manifest(f"round-1/folds/{number}/failures")["rows"] for number in (0, 1))
     assert run.manifest("round-1/failures")["rows"] == parts > 0
     # Other folds hold other items: their retrievers must be trained anew, and not only the failures be mined again.
     again = type(small_run)(run.folder.parent).finish(*SHORT, "mining.folds=3", "controls=[]", "--redo", "failures")
