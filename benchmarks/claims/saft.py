@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.claims import world as repair
 from benchmarks.claims.claim import Claim, Row, Sign
 from benchmarks.claims.runs import CONFIGS, by_variant, columns, finished, spec_of, weights_of
-from benchmarks.claims.short_captions import Benchmark
+from benchmarks.claims.short_captions import ALL, Benchmark
 from benchmarks.claims.short_captions import emoji as emoji_data
 from benchmarks.claims.short_captions import world as world_data
 from repair_ray.data.images import load_rgb
@@ -19,6 +19,7 @@ from repair_ray.evaluation.multimatch import multimatch_metrics, positive_ranks
 from repair_ray.world.generate import SPLITS
 
 CONFIG = CONFIGS / "saft.yaml"
+TEACHER = CONFIGS / "teacher.yaml"
 EMOJI = CONFIGS / "emoji.yaml"
 ITC, SAFT = "itc", "saft"
 NAMES: dict[str, tuple[str, Sign | None]] = {
@@ -28,30 +29,34 @@ NAMES: dict[str, tuple[str, Sign | None]] = {
     "isd": ("below both terms together", "+"),
     "saft_frozen_text": ("better in narrow domains", "-"),
 }
+NOTE = (
+    "The teacher is fine-tuned on all short captions of the same pictures, each of the others on one a picture. All "
+    "temperatures are 0.05: of 0.02 to 0.1, and weights of 1 and 4, this was best on the validation split of another "
+    "seed. A teacher that knows full captions alone teaches nothing here: SAFT is then a point below ITC on emoji."
+)
 
 
 def world(seeds: int, output: Path, overrides: list[str]) -> Claim:
-    """Scenes with one short caption each; the teacher is the repaired retriever of full captions, of other scenes."""
+    """Scenes with one short caption each; all start from the base of full captions, of other scenes."""
     found = []
     for seed in range(seeds):
         repair.run_of(seed, output, overrides)
-        name = f"saft-{seed}"
-        benchmark = world_data(output / f"{name}-data", seed)
-        teacher = output / repair.name_of(seed)
-        found.append(_measured(name, seed, output, teacher, benchmark, overrides))
+        benchmark = world_data(output / f"saft-{seed}-data", seed)
+        start = weights_of(output / repair.name_of(seed), "base", SAFT)
+        found.append(_measured(f"saft-{seed}", seed, output, start, benchmark, overrides))
     title = "mAP@20 of short queries on 1,000 scenes; fine-tuned on 1,000 others with one short caption each."
     return _claim("saft", title, found)
 
 
 def emoji(seeds: int, output: Path, overrides: list[str]) -> Claim:
-    """Emoji with one keyword each; the teacher is the repaired retriever of full names, of the same pictures."""
+    """Emoji with one keyword each; all start from a base of full names, of the same pictures."""
     source, overrides = emoji_of(overrides)
     found = []
     for seed in range(seeds):
         name = f"saft-emoji-{seed}"
-        teacher = emoji_run(seed, output, source, overrides)
+        start = weights_of(emoji_run(seed, output, source, overrides), "base", SAFT)
         benchmark = emoji_data(source, output / f"{name}-data", seed)
-        found.append(_measured(name, seed, output, teacher, benchmark, overrides))
+        found.append(_measured(name, seed, output, start, benchmark, overrides))
     title = "mAP@20 of keywords on the emoji of the test split; fine-tuned with one keyword a picture."
     return _claim("saft_emoji", title, found)
 
@@ -70,18 +75,23 @@ def emoji_run(seed: int, output: Path, source: Path, overrides: list[str]) -> Pa
 
 
 def _measured(
-    name: str, seed: int, output: Path, teacher: Path, benchmark: Benchmark, overrides: list[str]
+    name: str, seed: int, output: Path, start: Path, benchmark: Benchmark, overrides: list[str]
 ) -> dict[str, dict[str, float]]:
-    paths = [f"data.{split}={output / f'{name}-data' / f'{split}.parquet'}" for split in SPLITS]
-    start, taught = weights_of(teacher, "base", SAFT), weights_of(teacher, "round-1", "round-1")
-    settings = [f"seed={seed}", f"retriever.pretrained={start}", f"teacher.retriever.pretrained={taught}"]
-    summary = finished(CONFIG, name, output, *settings, *paths, *overrides)
+    data = output / f"{name}-data"
+    common = [f"seed={seed}", f"retriever.pretrained={start}", *overrides]
+    finished(TEACHER, f"{name}-teacher", output, *common, *_splits(data / ALL))
+    taught = weights_of(output / f"{name}-teacher", SAFT, SAFT)
+    summary = finished(CONFIG, name, output, f"teacher.retriever.pretrained={taught}", *common, *_splits(data))
     folder = output / name
     variants = [variant for variant in by_variant(summary, ITC) if variant != "base"]
     specs = {variant: spec_of(folder, variant, ITC) for variant in variants}
     model = next(iter(specs.values())).model
     specs |= {"base": RetrieverSpec(model, str(start)), "teacher": RetrieverSpec(model, str(taught))}
     return {variant: {"mAP@20": mean_average_precision(spec, benchmark)} for variant, spec in specs.items()}
+
+
+def _splits(folder: Path) -> list[str]:
+    return [f"data.{split}={folder / f'{split}.parquet'}" for split in SPLITS]
 
 
 def mean_average_precision(spec: RetrieverSpec, benchmark: Benchmark) -> float:
@@ -96,4 +106,4 @@ def mean_average_precision(spec: RetrieverSpec, benchmark: Benchmark) -> float:
 def _claim(name: str, title: str, found: list[dict[str, dict[str, float]]]) -> Claim:
     names = {**NAMES, "teacher": ("", None)}
     rows = [Row(SAFT, columns(found, SAFT))] + [Row(row, columns(found, row), *names[row]) for row in names]
-    return Claim(name, title, SAFT, "mAP@20", rows)
+    return Claim(name, title, SAFT, "mAP@20", rows, NOTE)

@@ -14,12 +14,13 @@ import pyarrow.parquet as pq
 from repair_ray.world.captions import phrase
 from repair_ray.world.generate import SCHEMA, SPLITS, make_scenes
 from repair_ray.world.render import png_bytes
-from repair_ray.world.scene import Scene, derived_seed
+from repair_ray.world.scene import Group, Scene, derived_seed
 from repair_ray.world.truth import describes
 
 SCENES = {"train": 1000, "validation": 200, "test": 1000}
 # A query with more pictures than this says too little to be asked.
 MOST = 50
+ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -30,49 +31,49 @@ class Benchmark:
     queries: dict[str, list[int]]
 
 
-def world(folder: Path, seed: int) -> Benchmark:
-    """Write scenes with one short caption each (`a red circle`), and return the test split with all that is true of it.
+def world(folder: Path, seed: int, asked: str = "test") -> Benchmark:
+    """Write scenes with one short caption each (`a red circle`), and return a split with all that is true of it.
 
-    The scenes are others than those of the world of that seed.
+    In the folder `ALL` lie the same pictures with all their short captions: what a teacher knows. The scenes are others
+    than those of the world of that seed.
     """
     seen: set[tuple[object, ...]] = set()
     scenes: dict[str, list[Scene]] = {}
     for split in SPLITS:
         scenes[split] = make_scenes(SCENES[split], derived_seed("short captions", seed, split), 3, seen)
         rng = random.Random(derived_seed("short captions, said", seed, split))
-        rows = [(png_bytes(scene), [_short(scene, rng)]) for scene in scenes[split]]
-        _write(folder / f"{split}.parquet", rows)
-    queries = sorted({phrase(group, ("colour",)) for scene in scenes["test"] for group in scene.groups})
+        pictures = [png_bytes(scene) for scene in scenes[split]]
+        known = [[_short(group) for group in scene.groups] for scene in scenes[split]]
+        _write(folder, split, pictures, known, rng)
+    queries = sorted({_short(group) for scene in scenes[asked] for group in scene.groups})
     matches = {
-        query: [place for place, scene in enumerate(scenes["test"]) if describes(query, scene)] for query in queries
+        query: [place for place, scene in enumerate(scenes[asked]) if describes(query, scene)] for query in queries
     }
-    return Benchmark([png_bytes(scene) for scene in scenes["test"]], _asked(matches))
+    return Benchmark([png_bytes(scene) for scene in scenes[asked]], _asked(matches))
 
 
-def _short(scene: Scene, rng: random.Random) -> str:
-    return phrase(rng.choice(scene.groups), ("colour",))
+def _short(group: Group) -> str:
+    return phrase(group, ("colour",))
 
 
-def emoji(source: Path, folder: Path, seed: int) -> Benchmark:
-    """Write emoji with one keyword each as their caption, and return the test split with all pictures of each keyword.
+def emoji(source: Path, folder: Path, seed: int, asked: str = "test") -> Benchmark:
+    """Write emoji with one keyword each as their caption, and return a split with all pictures of each keyword.
 
-    The keywords are those of CLDR, as the data's second caption lists them.
+    The keywords are those of CLDR, as the data's second caption lists them. `ALL` as in `world`.
     """
     pictures: list[bytes] = []
     matches: dict[str, list[int]] = defaultdict(list)
     for split in SPLITS:
-        table = pq.read_table(source / f"{split}.parquet", columns=["image", "captions", "pixel_sha1"])
+        table = pq.read_table(source / f"{split}.parquet", columns=["image", "captions"])
         rng = random.Random(derived_seed("keywords", seed, split))
-        rows = []
-        for row in table.to_pylist():
-            words = keywords(row["captions"])
-            if words:
-                rows.append((row["image"]["bytes"], [rng.choice(words)]))
-                if split == "test":
-                    for word in words:
-                        matches[word].append(len(pictures))
-                    pictures.append(row["image"]["bytes"])
-        _write(folder / f"{split}.parquet", rows)
+        found = [(row["image"]["bytes"], keywords(row["captions"])) for row in table.to_pylist()]
+        shown, known = [picture for picture, words in found if words], [words for _, words in found if words]
+        _write(folder, split, shown, known, rng)
+        if split == asked:
+            pictures = shown
+            for place, words in enumerate(known):
+                for word in words:
+                    matches[word].append(place)
     return Benchmark(pictures, _asked(matches))
 
 
@@ -89,7 +90,16 @@ def _asked(matches: dict[str, list[int]]) -> dict[str, list[int]]:
     return {query: places for query, places in sorted(matches.items()) if 2 <= len(places) <= MOST}
 
 
-def _write(path: Path, rows: list[tuple[bytes, list[str]]]) -> None:
+def _write(folder: Path, split: str, pictures: list[bytes], known: list[list[str]], rng: random.Random) -> None:
+    """Pictures with one of their captions each; and, in `all`, with each of them."""
+    _write_table(
+        folder / f"{split}.parquet",
+        [(picture, [rng.choice(said)]) for picture, said in zip(pictures, known, strict=True)],
+    )
+    _write_table(folder / ALL / f"{split}.parquet", list(zip(pictures, known, strict=True)))
+
+
+def _write_table(path: Path, rows: list[tuple[bytes, list[str]]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     made: Iterator[dict[str, object]] = (
         {"image": {"bytes": picture, "path": None}, "captions": captions} for picture, captions in rows
