@@ -4,7 +4,7 @@
 * `memory`: mine a run of random unit vectors, by default 1,000,000 captions against 200,000 images. Memory is the
   proportional set size (a page that several processes map counts once) summed over the driver, all that Ray starts
   below it and the object store, looked at twice a second; the peak while mining, less what they took before it.
-  A killed command goes on where it was; only the peak of the last process is told.
+  A killed command goes on where it was, and its peak counts.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def memory(
         }
     )
     start_ray()
-    with Memory() as watched:
+    with Memory(output / "peak.json") as watched:
         mine(run, config, FAILURES, EMBEDDINGS, progress=_tell())
     manifest = run.manifest(FAILURES) or {}
     right = check(run, directions.split(","))
@@ -128,7 +128,7 @@ def memory(
             f"idle before: {round(watched.idle / MIB)} MiB; {right} queries equal to a full sort",
         }
     )
-    shutil.rmtree(run.folder)
+    shutil.rmtree(output)
 
 
 def unit(rows: int, seed: int) -> np.ndarray:
@@ -155,7 +155,9 @@ def make_run(run: Run, captions: int, images: int) -> None:
         columns |= {"split": ["train"] * captions, "status": ["ok"] * captions}
         run.commit(CAPTIONS, recipe, tables.CAPTIONS, tables.filled(columns, tables.CAPTIONS.schema), 0.0)
     if not run.ready(EMBEDDINGS, recipe):
-        pieces = (_embedded(kind, start, counts[kind]) for kind in sorted(counts) for start in range(0, counts[kind], BLOCK))
+        pieces = (
+            _embedded(kind, start, counts[kind]) for kind in sorted(counts) for start in range(0, counts[kind], BLOCK)
+        )
         run.commit_pieces(EMBEDDINGS, recipe, tables.EMBEDDINGS, pieces, lambda: 0.0)
 
 
@@ -200,10 +202,14 @@ def check(run: Run, directions: list[str], sample: int = 20) -> int:
 
 
 class Memory:
-    """The highest memory in bytes, beyond `idle`, of this process, all below it and what they share."""
+    """The highest memory in bytes, beyond `idle`, of this process, all below it and what they share.
 
-    def __init__(self) -> None:
-        self.peak = 0
+    It is kept in a file, for the process that goes on after this one was killed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.peak = (read_json(path) or {}).get("peak", 0)
         self.idle = _proportional(os.getpid())
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -218,7 +224,10 @@ class Memory:
 
     def _watch(self) -> None:
         while not self._stop.wait(0.5):
-            self.peak = max(self.peak, _proportional(os.getpid()) - self.idle)
+            now = _proportional(os.getpid()) - self.idle
+            if now > self.peak:
+                self.peak = now
+                write_json(self._path, {"peak": now})
 
 
 def _proportional(root: int) -> int:

@@ -8,6 +8,7 @@ import faiss
 import numpy as np
 
 from repair_ray.engines.searcher import ordered
+from repair_ray.evaluation.retrieval import TIE
 
 # Of k-means, which FAISS never gives more rows than this for each list.
 TRAINING_ROWS_PER_LIST = 256
@@ -55,6 +56,8 @@ class InvertedSearcher:
 
 
 def recall(exact: np.ndarray, found: np.ndarray) -> float:
-    """The share of the exact neighbours `[N, K]` (indices) that are among those found `[N, K']`."""
-    hits = (exact[:, :, None] == found[:, None, :]).any(axis=2)
-    return float(hits.mean())
+    """The share of the K nearest that was found, by scores `[N, K]`, best first, of the exact and of another search.
+
+    What ties with the last of the exact neighbours is as good as it.
+    """
+    return float((found >= exact[:, -1:] - TIE).mean())

@@ -120,7 +120,7 @@ def _inverted(files: Files, mining: MiningConfig, seed: int) -> dict[str, Any]:
         asked = queries[np.sort(sample)]
         exact = Searcher(gallery, model="the gallery", memory_bytes=mining.memory_mb * 2**20, checked=True)
         near = InvertedSearcher(files.inverted(direction), mining.ivf_probes)
-        share = recall(exact.top_k(asked, mining.k)[1], near.top_k(asked, mining.k)[1])
+        share = recall(exact.top_k(asked, mining.k)[0], near.top_k(asked, mining.k)[0])
         shares[direction], sampled[direction] = round(share, 4), len(asked)
         if share < mining.min_recall:
             raise RunError(
