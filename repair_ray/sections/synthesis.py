@@ -53,6 +53,15 @@ class MiningConfig(Section):
             raise ValueError("mining.shards splits a flat gallery: leave it unset with mining.index=ivf")
         return self
 
+    def pools(self, pool: PoolConfig, shards: int) -> tuple[PoolConfig, ...]:
+        """The actors of a search: those that search, each all of the gallery, or one of `shards` parts of it beside two
+        that merge what the parts find."""
+        if shards == 1:
+            return (pool,)
+        # While one merges, the other keeps the parts busy.
+        merging = pool.model_copy(update={"actors": 2, "num_cpus": 0.25, "num_gpus": 0.0})
+        return (merging, pool.model_copy(update={"actors": shards}))
+
 
 ImageEditorName = Literal["none", "scene", "flux2-klein", "flux2-klein-9b", "flux2", "flux-kontext", "instruct-pix2pix"]
 

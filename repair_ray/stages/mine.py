@@ -157,7 +157,7 @@ def mine(
         RunError: as `prepare` and `run_graph`.
     """
     mining = config.mining
-    recipe = Recipe({"mining": _settings(mining)}, (embeddings,), version=2)
+    recipe = Recipe(_settings(mining, config.seed), (embeddings,), version=2)
     if run.ready(product, recipe):
         return
     clock = run.clock(product)
@@ -183,12 +183,12 @@ def mine(
                 step.close()
 
 
-def _settings(mining: MiningConfig) -> dict[str, Any]:
+def _settings(mining: MiningConfig, seed: int) -> dict[str, Any]:
     """What the failures depend on. The others change the speed alone."""
-    left_out = {"memory_mb", "shards"}
+    speed = {"memory_mb", "shards"}
     if mining.index == "flat":
-        left_out |= {"ivf_lists", "ivf_probes", "min_recall"}
-    return mining.model_dump(mode="json", exclude=left_out)
+        return {"mining": mining.model_dump(mode="json", exclude={*speed, "ivf_lists", "ivf_probes", "min_recall"})}
+    return {"mining": mining.model_dump(mode="json", exclude=speed), "seed": seed}
 
 
 def _facts(mining: MiningConfig, files: Files) -> dict[str, Any]:
@@ -213,13 +213,12 @@ def _steps(config: Config, files: Files) -> list[Operator]:
         "memory_mb": mining.memory_mb,
         "probes": mining.ivf_probes if mining.index == "ivf" else None,
     }
-    if shards == 1:
-        pool = _sized(pool, queries)
-        return [Step(MineFailures, tables.FAILURES.schema, {**arguments, "gpu": gpu}, pool)]
-    parts = Shards(files, mining.memory_mb * 2**20, pool.model_copy(update={"actors": shards}), gpu)
-    # While one merges, the other keeps the parts busy.
-    merging = _sized(pool.model_copy(update={"actors": 2, "num_cpus": 0.25, "num_gpus": 0.0}), queries)
-    return [Step(MineFailures, tables.FAILURES.schema, {**arguments, "shards": parts.names}, merging), parts]
+    searching, *parted = mining.pools(pool, shards)
+    searching = _sized(searching, queries)
+    if not parted:
+        return [Step(MineFailures, tables.FAILURES.schema, {**arguments, "gpu": gpu}, searching)]
+    parts = Shards(files, mining.memory_mb * 2**20, parted[0], gpu)
+    return [Step(MineFailures, tables.FAILURES.schema, {**arguments, "shards": parts.names}, searching), parts]
 
 
 def _shards(mining: MiningConfig, pool: PoolConfig, gallery_bytes: int) -> int:
