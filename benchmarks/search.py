@@ -15,6 +15,8 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -101,7 +103,9 @@ def memory(
     from repair_ray.stages.mine import mine
 
     run = Run(output / f"{captions}-{images}")
-    make_run(run, captions, images)
+    # Apart, so that nothing of it is left in the memory of this process.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        pool.submit(make_run, run, captions, images).result()
     config = parse_config(
         {
             "data": {"train": "none", "test": "none"},
