@@ -10,16 +10,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from pyarrow import dataset
 
 from repair_ray import tables
 from repair_ray.engines.searcher import check_unit
 from repair_ray.run import Run, RunError
 
-# Rows that are held as Arrow tables at a time.
 BATCH_ROWS = 16_384
-# So much of a column is read ahead from a file; without, a whole row group would be.
-BUFFER_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -97,13 +94,14 @@ def _wanted(kind: str, split: str) -> pc.Expression:
 
 
 def _vectors(run: Run, product: str, kind: str, split: str) -> Iterator[tuple[pa.Array, np.ndarray]]:
-    """Ids and vectors `[n, D]` float32 of one kind and split, batch by batch."""
-    columns = ["item_id", "kind", "split", "status", "vector"]
-    for part in run.parts(product):
-        with pq.ParquetFile(part, buffer_size=BUFFER_BYTES) as file:
-            for batch in file.iter_batches(BATCH_ROWS, columns=columns):
-                found = pa.Table.from_batches([batch]).filter(_wanted(kind, split))
-                if len(found):
-                    column = found["vector"].combine_chunks()
-                    flat = column.flatten().to_numpy(zero_copy_only=False)
-                    yield found["item_id"].combine_chunks(), flat.astype(np.float32, copy=False).reshape(len(found), -1)
+    """Ids and vectors `[n, D]` float32 of one kind and split, from one row group of a file at a time."""
+    where = _wanted(kind, split)
+    for fragment in dataset.dataset(run.parts(product)).get_fragments(where):
+        for group in fragment.split_by_row_group(where):
+            batches = group.to_batches(
+                columns=["item_id", "vector"], filter=where, batch_size=BATCH_ROWS, batch_readahead=1
+            )
+            for batch in batches:
+                if len(batch):
+                    flat = batch["vector"].flatten().to_numpy(zero_copy_only=False)
+                    yield batch["item_id"], flat.astype(np.float32, copy=False).reshape(len(batch), -1)
