@@ -13,23 +13,23 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from repair_ray.tables import Table
+from repair_ray.tables.files import Parts, StatusCounts
 
 MANIFEST = "manifest.json"
 # The products that every run begins with.
 IMAGES = "data/images"
 CAPTIONS = "data/captions"
-MAX_ROWS_PER_FILE = 1_000_000
-MAX_REASONS = 50
 
 
 class RunError(Exception):
@@ -147,23 +147,50 @@ class Run:
     def commit(self, product: str, recipe: Recipe, kind: Table, table: pa.Table, seconds: float, **facts: Any) -> None:
         """Sort a table by its ids, write it as Parquet and finish the product."""
         table = table.cast(kind.schema).sort_by([(column, "ascending") for column in kind.sort_by])
+        self.commit_pieces(product, recipe, kind, [table], lambda: seconds, **facts)
+
+    def commit_pieces(
+        self,
+        product: str,
+        recipe: Recipe,
+        kind: Table,
+        pieces: Iterable[pa.Table],
+        seconds: Callable[[], float],
+        **facts: Any,
+    ) -> None:
+        """Write a table that comes in pieces, sorted by its ids over all of them, and finish the product.
+
+        One piece is held at a time. `seconds` is asked once all is written.
+        """
         folder = self.path(product)
+        folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob("part-*.parquet"):
             old.unlink()
-        for number, start in enumerate(range(0, max(len(table), 1), MAX_ROWS_PER_FILE)):
-            part = folder / f"part-{number:05d}.parquet"
-            pq.write_table(table.slice(start, MAX_ROWS_PER_FILE), part.with_suffix(".tmp"))
-            os.replace(part.with_suffix(".tmp"), part)
-        statuses, reasons = count_statuses(table)
+        counts = StatusCounts()
+        with Parts(folder, kind.schema) as parts:
+            for piece in pieces:
+                parts.write(piece)
+                counts.add(piece)
         self.finish(
-            product, recipe, seconds, table=kind.name, rows=len(table), statuses=statuses, reasons=reasons, **facts
+            product,
+            recipe,
+            seconds(),
+            table=kind.name,
+            rows=parts.rows,
+            statuses=counts.statuses,
+            reasons=counts.reasons,
+            **facts,
         )
 
-    def read(self, product: str, columns: list[str] | None = None) -> pa.Table:
-        """A finished table. Raises `RunError` when it is not finished."""
+    def read(self, product: str, columns: list[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
+        """A finished table, or its rows that meet a condition. Raises `RunError` when it is not finished."""
+        return pq.read_table(self.parts(product), columns=columns, filters=where)
+
+    def parts(self, product: str) -> list[Path]:
+        """The Parquet files of a finished table, in order. Raises `RunError` when it is not finished."""
         if self.manifest(product) is None:
             raise RunError(f"{product} does not exist yet in {self.folder}")
-        return pq.read_table(sorted(self.path(product).glob("part-*.parquet")), columns=columns)
+        return sorted(self.path(product).glob("part-*.parquet"))
 
     def redo(self, stage: str) -> list[str]:
         """Remove every product of a stage and all that was made from it; returns their names.
@@ -220,19 +247,6 @@ class Clock:
     def keep(self, **facts: Any) -> None:
         """Write the seconds down, for a process that goes on after this one was killed."""
         write_json(self._path, {**self._record, **facts, "seconds": self.seconds})
-
-
-def count_statuses(table: pa.Table) -> tuple[dict[str, int], dict[str, int]]:
-    """Rows by status, and rows by reason where there is one; rare reasons beyond the 50th are counted as one."""
-    counts = []
-    for column in ("status", "reason"):
-        values = table[column].value_counts().to_pylist() if column in table.column_names else []
-        counts.append({item["values"]: item["counts"] for item in values if item["values"]})
-    ordered = sorted(counts[1].items(), key=lambda item: -item[1])
-    reasons = dict(ordered[:MAX_REASONS])
-    if ordered[MAX_REASONS:]:
-        reasons[f"{len(ordered) - MAX_REASONS} other reasons"] = sum(count for _, count in ordered[MAX_REASONS:])
-    return counts[0], reasons
 
 
 def fingerprint(basis: dict[str, Any]) -> str:

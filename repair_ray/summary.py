@@ -33,6 +33,11 @@ def make_summary(run: Run, config: Config, place: str) -> dict[str, Any]:
         "controls": {name: _control(run, name) for name in config.control_names},
         "training": _training(run),
         "language": language_usage(run, config, place),
+        "approximate_search": {
+            name: manifest["search"]["recall"]
+            for name, manifest in run.products()
+            if "recall" in manifest.get("search", {})
+        },
         "duplicates": [fact for _, manifest in run.products() for fact in manifest.get("duplicates", [])],
         "stages": [
             {

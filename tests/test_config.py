@@ -111,6 +111,8 @@ def test_a_folder_and_bytes_are_no_config(tmp_path: Path) -> None:
         ({"mining": {"keep": "best"}}, "mining.keep='best': input should be 'top_k' or 'above_gt'"),
         ({"mining": {"directions": ["i2i"]}}, "mining.directions.0='i2i': input should be 'i2t' or 't2i'"),
         ({"mining": {"folds": 1}}, "mining.folds must be 0 (off) or at least 2"),
+        ({"mining": {"index": "ivf", "shards": 2}}, "mining.shards splits a flat gallery"),
+        ({"mining": {"min_recall": 1.5}}, "mining.min_recall=1.5"),
         ({"selection": {"alpha": 1.5}}, "selection.alpha=1.5: input should be less than or equal to 1"),
         ({"controls": ["everything"]}, "controls.0='everything'"),
         ({"name": "../up"}, "name='../up'"),

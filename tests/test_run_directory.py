@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from repair_ray import tables
-from repair_ray.run import MANIFEST, Recipe, Run, RunError, count_statuses, read_json, write_json
+from repair_ray.run import MANIFEST, Recipe, Run, RunError, read_json, write_json
 
 LOCK_HOLDER = """
 import sys
@@ -111,7 +111,7 @@ class TestCommit:
         assert run.records()[0].rows == 0
 
     def test_large_tables_are_split_and_read_back_in_order(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("repair_ray.run.MAX_ROWS_PER_FILE", 2)
+        monkeypatch.setattr("repair_ray.tables.files.MAX_ROWS_PER_FILE", 2)
         commit(run, "verdicts", Recipe({}), "e", "d", "c", "b", "a")
         assert len(list(run.path("verdicts").glob("part-*.parquet"))) == 3
         assert run.read("verdicts")["failure_id"].to_pylist() == ["a", "b", "c", "d", "e"]
@@ -264,13 +264,6 @@ def test_json_files(tmp_path: Path) -> None:
     assert read_json(path) == {"a": "\u732b", "b": 1}
     assert "\u732b" in path.read_text(encoding="utf-8")
     assert [found.name for found in tmp_path.iterdir()] == ["a.json"], "no temporary file is left"
-
-
-def test_rare_reasons_are_counted_together() -> None:
-    rows = [{"status": "rejected", "reason": f"r{min(n, 60)}"} for n in range(70)]
-    statuses, reasons = count_statuses(pa.Table.from_pylist(rows))
-    assert statuses == {"rejected": 70} and sum(reasons.values()) == 70
-    assert len(reasons) == 51 and reasons["r60"] == 10 and reasons["11 other reasons"] == 11
 
 
 def test_seconds_of_killed_processes_count(tmp_path: Path) -> None:

@@ -46,14 +46,18 @@ def test_names_are_unique() -> None:
 
 
 def test_absent_keys_become_nulls_and_other_keys_are_left_out() -> None:
-    table = tables.to_table(
-        [{"query_id": "a", "vector": [1, 2], "more": object()}, {"direction": "i2t"}], tables.QUERIES
-    )
+    table = tables.to_table([{"query_id": "a", "place": 3, "more": object()}, {"direction": "i2t"}], tables.QUERIES)
     assert table.schema == tables.QUERIES
     assert table.to_pylist() == [
-        {"query_id": "a", "direction": None, "vector": [1.0, 2.0]},
-        {"query_id": None, "direction": "i2t", "vector": None},
+        {"query_id": "a", "direction": None, "place": 3},
+        {"query_id": None, "direction": "i2t", "place": None},
     ]
+
+
+def test_columns_that_are_absent_are_filled_with_nulls() -> None:
+    table = tables.filled({"place": [1, 2]}, tables.QUERIES)
+    assert table.schema == tables.QUERIES
+    assert table.to_pylist() == [{"query_id": None, "direction": None, "place": place} for place in (1, 2)]
 
 
 def test_no_rows_still_have_the_schema() -> None:

@@ -61,7 +61,7 @@ def graphs(config: Config) -> dict[str, tuple[PoolConfig, ...]]:
     pool, on_cpu = config.pool, config.pool.on_cpu()
     made: dict[str, tuple[PoolConfig, ...]] = {"images": (on_cpu,), "embeddings": (pool,)}
     if audits(config):
-        made |= {"failures": (on_cpu,), "verdicts": (on_cpu,)}
+        made |= {"failures": config.mining.pools(on_cpu, config.mining.shards or 1), "verdicts": (on_cpu,)}
     if likens(config):
         made["matches"] = (pool,)
     if edits(config):

@@ -9,8 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from repair_ray.data.records import DataError
 
@@ -20,6 +22,68 @@ CXC_COLUMNS = ("caption", "image", "agg_score")
 SHOWN = 3
 
 _NUMBER = re.compile(r"(\d+)(?:\.[A-Za-z]+)?$")
+
+
+@dataclass(frozen=True)
+class Answers(Sequence[np.ndarray]):
+    """The right answers of each query, as ascending places in the gallery.
+
+    Queries of one class share their answers: those of query `q` are `members[starts[c] : starts[c + 1]]` with
+    `c = kind[q]`, all int64. So a text that many captions share takes no more room than one that is unique.
+    """
+
+    kind: np.ndarray
+    starts: np.ndarray
+    members: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def __getitem__(self, query: Any) -> Any:
+        """The answers of one query, int64."""
+        first = self.kind[query]
+        return self.members[self.starts[first] : self.starts[first + 1]]
+
+    def counts(self, queries: np.ndarray) -> np.ndarray:
+        """How many answers each of `queries` int64 `[N]` has."""
+        kind = self.kind[queries]
+        return self.starts[kind + 1] - self.starts[kind]
+
+    def flat(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """All answers of `queries` int64 `[N]` one after another: whose each is (0 to N - 1), and the answer."""
+        counts = self.counts(queries)
+        owner = np.repeat(np.arange(len(queries)), counts)
+        within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return owner, self.members[self.starts[self.kind[queries]][owner] + within]
+
+
+def known_answers(
+    image_groups: np.ndarray, caption_groups: np.ndarray, texts: np.ndarray, images: np.ndarray, captions: np.ndarray
+) -> tuple[Answers, Answers]:
+    """Who belongs to whom: by group, and by equal text across groups. For images, then for captions.
+
+    Args:
+        image_groups, caption_groups: number of the group of every image and caption that is known, from 0.
+        texts: number of each caption's text.
+        images, captions: which of those stand in the galleries and ask, in their order there.
+    """
+    groups = 1 + int(max(image_groups.max(initial=-1), caption_groups.max(initial=-1)))
+    of_text = _incidence(texts, caption_groups, (1 + int(texts.max(initial=-1)), groups))
+    with_image = _incidence(image_groups[images], np.arange(len(images)), (groups, len(images)))
+    with_caption = _incidence(texts[captions], np.arange(len(captions)), (of_text.shape[0], len(captions)))
+    return (
+        _answers(image_groups[images], of_text.T.tocsr() @ with_caption),
+        _answers(texts[captions], of_text @ with_image),
+    )
+
+
+def _incidence(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> csr_matrix:
+    return csr_matrix((np.ones(len(rows), bool), (rows, columns)), shape)
+
+
+def _answers(kind: np.ndarray, members: csr_matrix) -> Answers:
+    members.sort_indices()
+    return Answers(kind.astype(np.int64), members.indptr.astype(np.int64), members.indices.astype(np.int64))
 
 
 def known_positives(
@@ -32,20 +96,18 @@ def known_positives(
         captions: id, group and text key (`data.text.text_key`) of each.
     """
     images, captions = list(images), list(captions)
-    groups_of_text, images_of_group = defaultdict(set), defaultdict(set)
-    for _, group, text in captions:
-        groups_of_text[text].add(group)
-    for image, group in images:
-        images_of_group[group].add(image)
-    of_caption = {
-        caption: frozenset().union(*(images_of_group[group] for group in groups_of_text[text]))
-        for caption, _, text in captions
-    }
-    of_image: dict[str, set[str]] = {image: set() for image, _ in images}
-    for caption, found in of_caption.items():
-        for image in found:
-            of_image[image].add(caption)
-    return {image: frozenset(found) for image, found in of_image.items()}, of_caption
+    groups: dict[str, int] = {}
+    texts: dict[str, int] = {}
+    image_groups = np.array([groups.setdefault(group, len(groups)) for _, group in images], np.int64)
+    caption_groups = np.array([groups.setdefault(group, len(groups)) for _, group, _ in captions], np.int64)
+    keys = np.array([texts.setdefault(text, len(texts)) for _, _, text in captions], np.int64)
+    image_ids, caption_ids = [row[0] for row in images], [row[0] for row in captions]
+    every = np.arange(len(images)), np.arange(len(captions))
+    of_image, of_caption = known_answers(image_groups, caption_groups, keys, *every)
+    return (
+        {name: frozenset(caption_ids[i] for i in own) for name, own in zip(image_ids, of_image, strict=True)},
+        {name: frozenset(image_ids[i] for i in own) for name, own in zip(caption_ids, of_caption, strict=True)},
+    )
 
 
 @dataclass(frozen=True)

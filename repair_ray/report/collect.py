@@ -39,6 +39,7 @@ def collect(run: Run, summary: dict[str, Any], data: DataConfig) -> dict[str, An
         "calls_per_pair": (summary.get("language") or {}).get("calls_per_pair"),
         "bad_rows": results.bad_rows(summary),
         "duplicates": summary.get("duplicates") or [],
+        "recall": results.recall_text(summary),
         "training": [_training(name, record) for name, record in (summary.get("training") or {}).items()],
         "versions": summary.get("versions") or {},
         "config": _yaml(summary.get("config")),

@@ -28,6 +28,7 @@ from repair_ray.report.results import (
     outcome,
     points,
     protocol_text,
+    recall_text,
     signed,
     systems,
     truth_measures,
@@ -105,6 +106,8 @@ def _stages_table(summary: dict[str, Any]) -> Table:
             points(stage["rows_per_second"]),
             *(_status(status, found.get(status, 0)) for status in statuses),
         )
+    if said := recall_text(summary):
+        table.caption, table.caption_justify = _text(said), "left"
     return table
 
 

@@ -177,6 +177,15 @@ def protocol_text(protocol: dict[str, Any]) -> str:
     return ". ".join(part[0].upper() + part[1:] for part in said) + ("." if said else "")
 
 
+def recall_text(summary: dict[str, Any]) -> str:
+    """What approximate searches found of the exact neighbours, in sentences; empty where all were exact."""
+    said = []
+    for product, shares in (summary.get("approximate_search") or {}).items():
+        found = ", ".join(f"{DIRECTIONS.get(d, d).lower()} {points(100 * share)} %" for d, share in shares.items())
+        said.append(f"{product} was mined by an approximate search, which finds of the exact neighbours: {found}.")
+    return " ".join(said)
+
+
 def points(value: float | None, digits: int = 1) -> str:
     return NOTHING if value is None else f"{value:.{digits}f}"
 

@@ -35,13 +35,32 @@ class MiningConfig(Section):
     )
     budget: PositiveInt | None = Field(None, description="failures kept for one direction, spread over queries")
     folds: int = Field(0, ge=0, description="cross-fitting: mine each fold with a retriever that never saw it")
-    memory_mb: PositiveInt = Field(2048, description="gallery features one FAISS index holds; more is sharded")
+    memory_mb: PositiveInt = Field(2048, description="gallery features that one actor searches at a time")
+    shards: PositiveInt | None = Field(
+        None,
+        description="actors that split the gallery between them; unset: those of the pool, once it exceeds memory_mb",
+    )
+    index: Literal["flat", "ivf"] = Field("flat", description="flat is exact; ivf searches a part of the gallery")
+    ivf_lists: PositiveInt | None = Field(None, description="lists of ivf; unset: 4 times the root of the gallery")
+    ivf_probes: PositiveInt = Field(16, description="lists that are searched for a query")
+    min_recall: Fraction = Field(0.9, description="ivf: with less of the exact neighbours found, the run stops")
 
     @model_validator(mode="after")
-    def _folds(self) -> MiningConfig:
+    def _consistent(self) -> MiningConfig:
         if self.folds == 1:
             raise ValueError("mining.folds must be 0 (off) or at least 2")
+        if self.index == "ivf" and self.shards is not None and self.shards > 1:
+            raise ValueError("mining.shards splits a flat gallery: leave it unset with mining.index=ivf")
         return self
+
+    def pools(self, pool: PoolConfig, shards: int) -> tuple[PoolConfig, ...]:
+        """The actors of a search: those that search, each all of the gallery, or one of `shards` parts of it beside two
+        that merge what the parts find."""
+        if shards == 1:
+            return (pool,)
+        # While one merges, the other keeps the parts busy.
+        merging = pool.model_copy(update={"actors": 2, "num_cpus": 0.25, "num_gpus": 0.0})
+        return (merging, pool.model_copy(update={"actors": shards}))
 
 
 ImageEditorName = Literal["none", "scene", "flux2-klein", "flux2-klein-9b", "flux2", "flux-kontext", "instruct-pix2pix"]

@@ -18,6 +18,7 @@ from repair_ray.engines.retriever import RetrieverSpec, sees_texts_only
 from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run
 from repair_ray.stages.graph import Progress, Step, check_errors, quiet, run_graph
 from repair_ray.stages.rows import Row, RowStage
+from repair_ray.stages.sink import ByPiece
 
 if TYPE_CHECKING:
     from repair_ray.engines.encoder import Encoder
@@ -136,19 +137,19 @@ def embed_items(
         [Step(EmbedItems, tables.EMBEDDINGS.schema, arguments, config.pool)],
         items,
         faults=config.faults,
-        finish=lambda table: _each_kind(table, config.faults, product),
+        finish=ByPiece(("kind", "status", "reason"), lambda rows: _each_kind(rows, config.faults, product)),
         facts={"model": spec.model, "weights": spec.weights},
         progress=progress,
     )
 
 
-def _each_kind(table: pa.Table, faults: FaultConfig, product: str) -> pa.Table:
+def _each_kind(table: pa.Table, faults: FaultConfig, product: str) -> Callable[[pa.Table], pa.Table]:
     # Captions outnumber pictures, so that all pictures together may be less than the limit over both.
     for kind in (tables.IMAGE, tables.CAPTION):
         rows = table.filter(pc.equal(table["kind"], kind))
         if len(rows):
             check_errors(rows, faults, product, f"{kind}s")
-    return table
+    return lambda piece: piece
 
 
 def items_of(run: Run, kind: str, splits: tuple[str, ...]) -> pa.Table:

@@ -14,7 +14,7 @@ from repair_ray.config import Config
 from repair_ray.evaluation.protocols import SCORES, protocol_facts
 from repair_ray.evaluation.retrieval import best_ranks, direction_metrics
 from repair_ray.run import CAPTIONS, Recipe, Run
-from repair_ray.stages.mine import Positives
+from repair_ray.stages.positives import answers
 from repair_ray.stages.vectors import read_embeddings
 
 NO_POSITIVE = "no positive in the gallery"
@@ -46,20 +46,12 @@ def rank_queries(run: Run, embeddings: str, split: str) -> dict[str, dict[str, i
     """`{"i2t": {image id: rank}, "t2i": {caption id: rank}}`, in the order of the ids; 0 where there is no positive."""
     images = read_embeddings(run, embeddings, tables.IMAGE, split)
     captions = read_embeddings(run, embeddings, tables.CAPTION, split)
-    positives = Positives.read(run, split)
+    right = answers(run, split, pa.array(images.ids, pa.string()), pa.array(captions.ids, pa.string()))
     found = {}
-    for direction, queries, gallery, owned in (
-        ("i2t", images, captions, positives.of_image),
-        ("t2i", captions, images, positives.of_caption),
-    ):
-        ranks = best_ranks(queries.features, gallery.features, _places(queries.ids, gallery.ids, owned))
+    for direction, queries, gallery in (("i2t", images, captions), ("t2i", captions, images)):
+        ranks = best_ranks(queries.features, gallery.features, right[direction])
         found[direction] = dict(zip(queries.ids, ranks.tolist(), strict=True))
     return found
-
-
-def _places(queries: list[str], gallery: list[str], positives: dict[str, frozenset[str]]) -> list[np.ndarray]:
-    place = {item: i for i, item in enumerate(gallery)}
-    return [np.array(sorted(place[p] for p in positives[query] if p in place), np.int64) for query in queries]
 
 
 def _protocol(run: Run, embeddings: str, split: str, ranks: dict[str, dict[str, int]]) -> dict[str, Any]:

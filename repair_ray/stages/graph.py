@@ -13,24 +13,24 @@ import re
 import shutil
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import ray
 import ray.data
 from ray.data.checkpoint import CheckpointConfig
 
 import repair_ray
-from repair_ray import tables
 from repair_ray.config import FaultConfig, PoolConfig
 from repair_ray.run import Clock, Recipe, Run, RunError
 from repair_ray.stages.rows import RowStage
+from repair_ray.stages.sink import ByPiece, check_counts, read_columns, reconcile, sorted_pieces
 from repair_ray.tables import Table
+from repair_ray.tables.files import StatusCounts
 
 Progress = Callable[[str, int, int], None]
 MIN_LOCAL_CPUS = 4
@@ -110,18 +110,20 @@ def run_graph(
     recipe: Recipe,
     kind: Table,
     steps: Sequence[Operator],
-    make_input: Callable[[], pa.Table],
+    make_input: Callable[[], pa.Table | Iterable[pa.Table]],
     *,
     faults: FaultConfig,
-    finish: Callable[[pa.Table], pa.Table] = lambda table: table,
+    finish: Callable[[pa.Table], pa.Table] | ByPiece | None = None,
     facts: dict[str, Any] | None = None,
     progress: Progress = quiet,
 ) -> None:
     """Make a table by streaming its input rows through actor pools; does nothing when it is ready.
 
     Args:
-        make_input: the input rows, with `kind.id_column` unique; called once, then kept with the half-made table.
-        finish: a last step over all rows before they are committed, such as quotas.
+        make_input: the input rows, with `kind.id_column` unique, as a table or in pieces of one; called once, then
+            kept with the half-made table.
+        finish: a last step over all rows before they are committed, such as quotas. A function needs the whole table
+            in this process; otherwise it is committed piece by piece.
         progress: called with the product's name, rows done and rows to do, about twice a second.
 
     Raises:
@@ -131,30 +133,62 @@ def run_graph(
     if run.ready(product, recipe):
         return
     clock = run.clock(product)
-    work = run.path(product) / "half-made"
+    work = half_made(run, product)
     source, sink = work / "input", work / "rows"
     total = _write_input(source / "input.parquet", make_input, product)
     shutil.rmtree(work / "markers", ignore_errors=True)
     _check_schedulable(steps, product)
     with _Watch(sink, product, total, progress, clock):
         _execute(source, sink, work, kind, steps, faults)
-    made = pq.read_table(sink, schema=kind.schema)
-    _reconcile(made, source / "input.parquet", kind, product)
-    check_errors(made, faults, product)
-    run.commit(product, recipe, kind, finish(made), clock.seconds, input_rows=total, **(facts or {}))
+    files = sorted(sink.glob("*.parquet"))
+    reconcile(files, source / "input.parquet", kind, product)
+    check_counts(_counted(files, kind), faults, product)
+    facts = {"input_rows": total, **(facts or {})}
+    if finish is None or isinstance(finish, ByPiece):
+        pieces = _finished(files, kind, work / "sorting", finish)
+        run.commit_pieces(product, recipe, kind, pieces, lambda: clock.seconds, **facts)
+    else:
+        run.commit(product, recipe, kind, finish(pq.read_table(sink, schema=kind.schema)), clock.seconds, **facts)
     shutil.rmtree(work, ignore_errors=True)
     progress(product, total, total)
 
 
-def _write_input(path: Path, make_input: Callable[[], pa.Table], product: str) -> int:
+def half_made(run: Run, product: str) -> Path:
+    """The folder of what a graph needs until its table is finished; it is removed then."""
+    return run.path(product) / "half-made"
+
+
+def _write_input(path: Path, make_input: Callable[[], pa.Table | Iterable[pa.Table]], product: str) -> int:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        table = make_input()
-        if not len(table):
+        temporary = path.with_suffix(".tmp")
+        made = make_input()
+        rows = 0
+        writer: pq.ParquetWriter | None = None
+        for piece in [made] if isinstance(made, pa.Table) else made:
+            writer = writer or pq.ParquetWriter(temporary, piece.schema)
+            writer.write_table(piece)
+            rows += len(piece)
+        if writer is not None:
+            writer.close()
+        if not rows:
             raise RunError(f"{product} has no input row: nothing was left by the stages before it")
-        pq.write_table(table, path.with_suffix(".tmp"))
-        path.with_suffix(".tmp").rename(path)
+        temporary.rename(path)
     return int(pq.read_metadata(path).num_rows)
+
+
+def _counted(files: Sequence[Path], kind: Table) -> StatusCounts:
+    counts = StatusCounts()
+    for rows in read_columns(files, kind.schema, ["status", "reason"]):
+        counts.add(rows)
+    return counts
+
+
+def _finished(files: Sequence[Path], kind: Table, work: Path, finish: ByPiece | None) -> Iterator[pa.Table]:
+    pieces = sorted_pieces(files, kind, work)
+    if finish is None:
+        return pieces
+    return map(finish.decide(pa.concat_tables(read_columns(files, kind.schema, finish.columns))), pieces)
 
 
 def _execute(source: Path, sink: Path, work: Path, kind: Table, steps: Sequence[Operator], faults: FaultConfig) -> None:
@@ -223,28 +257,11 @@ def _check_schedulable(steps: Sequence[Operator], product: str) -> None:
         )
 
 
-def _reconcile(made: pa.Table, source: Path, kind: Table, product: str) -> None:
-    asked = pq.read_table(source, columns=[kind.id_column])[kind.id_column].unique()
-    found = made[kind.id_column].unique()
-    missing = len(asked) - pc.sum(pc.is_in(asked, found)).as_py()
-    ids = made[kind.schema.names[0]]  # the row id: of the output row, where a stage fans out
-    if len(ids.unique()) != len(ids):
-        raise RunError(f"{product}: {len(ids) - len(ids.unique())} rows came twice; start again with --redo {product}")
-    if missing or len(found) > len(asked):
-        raise RunError(f"{product}: {missing} of {len(asked)} rows never arrived; start again with --redo {product}")
-
-
 def check_errors(made: pa.Table, faults: FaultConfig, product: str, what: str = "rows") -> None:
     """Raises `RunError` when more rows failed than `faults.max_error_rate` allows."""
-    bad = made.filter(pc.equal(made["status"], tables.ERROR))
-    if len(bad) > faults.max_error_rate * len(made):
-        reasons = bad["reason"].value_counts().to_pylist()
-        worst = max(reasons, key=lambda item: item["counts"])
-        raise RunError(
-            f"{product}: {len(bad)} of {len(made)} {what} failed, more than "
-            f"faults.max_error_rate={faults.max_error_rate:g}; most often: {worst['values']}. "
-            f"Mend the cause and start again with --redo {product}"
-        )
+    counts = StatusCounts()
+    counts.add(made)
+    check_counts(counts, faults, product, what)
 
 
 class _Watch:

@@ -2,63 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from repair_ray import tables
-from repair_ray.config import Config, MiningConfig
-from repair_ray.engines.searcher import Searcher
-from repair_ray.evaluation.positives import known_positives
-from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run
-from repair_ray.stages.graph import Progress, Step, quiet, run_graph
+from repair_ray.config import Config, MiningConfig, PoolConfig
+from repair_ray.engines.failures import Found, TopK, find_failures
+from repair_ray.engines.inverted import InvertedSearcher
+from repair_ray.engines.searcher import has_gpu
+from repair_ray.evaluation.positives import Answers
+from repair_ray.run import Recipe, Run
+from repair_ray.stages.gallery import GALLERY, QUERY, Files, prepare
+from repair_ray.stages.graph import Operator, Progress, Step, half_made, quiet, run_graph
 from repair_ray.stages.rows import Row, RowStage
-from repair_ray.stages.vectors import read_embeddings
+from repair_ray.stages.shards import Shards, ask
+from repair_ray.stages.sink import ByPiece
 
-
-@dataclass(frozen=True)
-class Positives:
-    """Who belongs to whom in one split, by group, by equal text and by equal pixels (which share a group).
-
-    `of_image` and `of_caption` give the known positives on the other side, as ids.
-    """
-
-    of_image: dict[str, frozenset[str]]
-    of_caption: dict[str, frozenset[str]]
-
-    @classmethod
-    def read(cls, run: Run, split: str) -> Positives:
-        """From the finished `images` and `captions` tables."""
-        images = [
-            r for r in run.read(IMAGES, ["image_id", "group_id", "split", "status"]).to_pylist() if _usable(r, split)
-        ]
-        captions = [
-            r
-            for r in run.read(CAPTIONS, ["caption_id", "group_id", "text_key", "split", "status"]).to_pylist()
-            if _usable(r, split)
-        ]
-        return cls(
-            *known_positives(
-                [(row["image_id"], row["group_id"]) for row in images],
-                [(row["caption_id"], row["group_id"], row["text_key"]) for row in captions],
-            )
-        )
-
-    def of(self, direction: str, query: str) -> frozenset[str]:
-        """Positives of a query: captions of an image (`i2t`), images of a caption (`t2i`)."""
-        return (self.of_image if direction == "i2t" else self.of_caption)[query]
-
-
-def _usable(row: dict[str, Any], split: str) -> bool:
-    return bool(row["split"] == split and row["status"] == tables.OK)
+NO_TRUTH = "its ground truth was not embedded"
+NO_FAILURE = "no false positive"
+BEYOND = "beyond mining.budget"
+# FAISS is several times as fast on thousands of queries as on hundreds; a pool still has some blocks for each actor.
+MAX_BLOCK = 4096
+BLOCKS_PER_ACTOR = 4
+_INPUT_ROWS = 65_536
 
 
 def fold_of(group: str, folds: int) -> int:
     """The cross-fitting fold of a group: items that show the same thing stay together."""
     return int(tables.row_id("fold", group), 16) % folds
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """What is needed to mine one direction."""
+
+    direction: str
+    gallery: np.ndarray
+    answers: Answers
+    query_ids: pa.Array
+    gallery_ids: pa.Array
+    top_k: TopK
 
 
 class MineFailures(RowStage):
@@ -67,93 +57,86 @@ class MineFailures(RowStage):
     def setup(
         self,
         folder: str,
-        embeddings: str,
-        split: str,
         keep: str,
         k: int,
         per_query: int | None,
         memory_mb: int,
-        ids: list[str] | None,
+        probes: int | None = None,
+        shards: list[str] | None = None,
+        gpu: bool = False,
     ) -> None:
-        run = Run(Path(folder))
-        self._positives = Positives.read(run, split)
-        self._keep, self._k, self._per_query = keep, k, k if per_query is None else per_query
-        self._galleries: dict[str, tuple[list[str], np.ndarray, Searcher]] = {}
-        allowed = None if ids is None else set(ids)
-        for direction, kind in (("i2t", tables.CAPTION), ("t2i", tables.IMAGE)):
-            found = read_embeddings(run, embeddings, kind, split)
-            rows = [i for i, item in enumerate(found.ids) if allowed is None or item in allowed]
-            features = np.ascontiguousarray(found.features[rows])
-            searcher = Searcher(features, model=embeddings, memory_bytes=memory_mb * 2**20)
-            self._galleries[direction] = ([found.ids[i] for i in rows], features, searcher)
+        """`folder`: what `prepare` has written; `probes`: of an approximate index; `shards`: names of actors."""
+        self._files = Files(Path(folder))
+        self._rules: dict[str, Any] = {"k": k, "per_query": per_query, "above_gt": keep == "above_gt"}
+        self._memory, self._probes, self._shards, self._gpu = memory_mb * 2**20, probes, shards, gpu
+        self._opened: _Opened | None = None
 
-    def process(self, rows: list[Row]) -> list[Row]:
-        answers: list[Row] = []
-        for direction in sorted({row["direction"] for row in rows}):
-            answers += self._search(direction, [row for row in rows if row["direction"] == direction])
-        return answers
+    def process(self, rows: list[Row]) -> pa.Table:
+        places: dict[str, list[int]] = {}
+        for row in rows:
+            places.setdefault(row["direction"], []).append(row["place"])
+        return pa.concat_tables(
+            self._mine(direction, np.array(sorted(found), np.int64)) for direction, found in sorted(places.items())
+        )
 
     def failed(self, row: Row, reason: str) -> Row:
         identity = tables.row_id("mine", row["direction"], row["query_id"])
         return {**row, "failure_id": identity, "status": tables.ERROR, "reason": reason}
 
-    def _search(self, direction: str, rows: list[Row]) -> list[Row]:
-        ids, features, searcher = self._galleries[direction]
-        place = {item: i for i, item in enumerate(ids)}
-        owned = [sorted(place[p] for p in self._positives.of(direction, row["query_id"]) if p in place) for row in rows]
-        # Deep enough that k false positives are left once every positive of the batch is taken out.
-        depth = self._k + max((len(own) for own in owned), default=0)
-        queries = np.asarray([row["vector"] for row in rows], np.float32)
-        scores, found = searcher.top_k(queries, depth)
-        answers: list[Row] = []
-        for row, query, own, row_scores, row_found in zip(rows, queries, owned, scores, found, strict=True):
-            answers += self._failures(row, query, own, row_scores, row_found, ids, features)
-        return answers
+    def _mine(self, direction: str, places: np.ndarray) -> pa.Table:
+        if self._opened is None or self._opened.direction != direction:
+            self._opened = self._open(direction)
+        opened = self._opened
+        # Mapped for this batch alone: what was asked is not kept in memory.
+        queries = self._files.vectors(QUERY[direction])[places]
+        found = find_failures(queries, opened.gallery, opened.answers, places, opened.top_k, **self._rules)
+        return _table(direction, found, opened.query_ids.take(places), opened.gallery_ids)
 
-    def _failures(
-        self,
-        row: Row,
-        query: np.ndarray,
-        own: list[int],
-        scores: np.ndarray,
-        found: np.ndarray,
-        ids: list[str],
-        features: np.ndarray,
-    ) -> list[Row]:
-        direction = row["direction"]
-        if not own:
-            return [self._none(row, "its ground truth was not embedded")]
-        truth_scores = features[own] @ query
-        best = int(np.lexsort((own, -truth_scores))[0])
-        mine = set(own)
-        kept: list[Row] = []
-        false_positives = 0
-        for rank, (score, item) in enumerate(zip(scores.tolist(), found.tolist(), strict=True), start=1):
-            if item in mine or item < 0:
-                continue
-            false_positives += 1
-            if false_positives > self._k or len(kept) == self._per_query:
-                break
-            if self._keep == "above_gt" and score < truth_scores[best]:
-                break
-            kept.append(
-                {
-                    "failure_id": tables.row_id(direction, row["query_id"], ids[item]),
-                    "direction": direction,
-                    "query_id": row["query_id"],
-                    "candidate_id": ids[item],
-                    "ground_truth_id": ids[own[best]],
-                    "rank": rank,
-                    "score": score,
-                    "ground_truth_score": float(truth_scores[best]),
-                    "status": tables.OK,
-                }
-            )
-        return kept or [self._none(row, "no false positive")]
+    def _open(self, direction: str) -> _Opened:
+        files = self._files
+        return _Opened(
+            direction,
+            files.vectors(GALLERY[direction]),
+            files.answers(direction),
+            files.ids(QUERY[direction]),
+            files.ids(GALLERY[direction]),
+            self._search(direction),
+        )
 
-    def _none(self, row: Row, reason: str) -> Row:
-        identity = tables.row_id("mine", row["direction"], row["query_id"])
-        return {**row, "failure_id": identity, "status": tables.NO_FAILURE, "reason": reason}
+    def _search(self, direction: str) -> TopK:
+        if self._shards is not None:
+            return partial(ask, self._shards, direction)
+        if self._probes is not None:
+            return InvertedSearcher(self._files.inverted(direction), self._probes).top_k
+        return self._files.shard(direction, 0, 1, self._memory, gpu=self._gpu).top_k
+
+
+def _table(direction: str, found: Found, queries: pa.Array, gallery: pa.Array) -> pa.Table:
+    """The `failures` rows of a batch of queries."""
+    asked, candidates = queries.take(found.query), gallery.take(found.candidate)
+    pairs = zip(asked.to_pylist(), candidates.to_pylist(), strict=True)
+    failures = {
+        "failure_id": [tables.row_id(direction, query, candidate) for query, candidate in pairs],
+        "direction": pa.repeat(direction, len(asked)),
+        "query_id": asked,
+        "candidate_id": candidates,
+        "ground_truth_id": gallery.take(found.truth),
+        "rank": found.rank,
+        "score": found.score,
+        "ground_truth_score": found.truth_score,
+        "status": pa.repeat(tables.OK, len(asked)),
+    }
+    bare = queries.take(found.bare)
+    without = {
+        "failure_id": [tables.row_id("mine", direction, query) for query in bare.to_pylist()],
+        "direction": pa.repeat(direction, len(bare)),
+        "query_id": bare,
+        "status": pa.repeat(tables.NO_FAILURE, len(bare)),
+        "reason": pa.array(np.where(np.isin(found.bare, found.unanswered), NO_TRUTH, NO_FAILURE).tolist(), pa.string()),
+    }
+    return pa.concat_tables(
+        [tables.filled(failures, tables.FAILURES.schema), tables.filled(without, tables.FAILURES.schema)]
+    )
 
 
 def mine(
@@ -169,55 +152,126 @@ def mine(
 
     `keep=top_k` keeps the `k` best false positives of a query wherever they rank, so that a query whose own items fill
     the top still shows its near misses (ours; methods 1.1 takes them from the first `k` ranks).
+
+    Raises:
+        RunError: as `prepare` and `run_graph`.
     """
     mining = config.mining
+    recipe = Recipe(_settings(mining, config.seed), (embeddings,), version=2)
+    if run.ready(product, recipe):
+        return
+    clock = run.clock(product)
+    files = prepare(run, mining, embeddings, half_made(run, product) / "search", ids=ids, seed=config.seed)
+    clock.keep()
+    steps = _steps(config, files)
+    try:
+        run_graph(
+            run,
+            product,
+            recipe,
+            tables.FAILURES,
+            steps,
+            lambda: _queries(mining, files),
+            faults=config.faults,
+            finish=ByPiece(("failure_id", "direction", "rank", "status"), lambda rows: _budget(rows, mining)),
+            facts={"search": _facts(mining, files)},
+            progress=progress,
+        )
+    finally:
+        for step in steps:
+            if isinstance(step, Shards):
+                step.close()
+
+
+def _settings(mining: MiningConfig, seed: int) -> dict[str, Any]:
+    """What the failures depend on. The others change the speed alone."""
+    speed = {"memory_mb", "shards"}
+    if mining.index == "flat":
+        return {"mining": mining.model_dump(mode="json", exclude={*speed, "ivf_lists", "ivf_probes", "min_recall"})}
+    return {"mining": mining.model_dump(mode="json", exclude=speed), "seed": seed}
+
+
+def _facts(mining: MiningConfig, files: Files) -> dict[str, Any]:
+    facts: dict[str, Any] = {"index": mining.index}
+    if mining.index == "ivf":
+        facts |= {"probes": mining.ivf_probes, **{name: files.facts[name] for name in ("lists", "recall", "sampled")}}
+    return facts
+
+
+def _steps(config: Config, files: Files) -> list[Operator]:
+    """The actors that search: each the whole gallery, or each a part of it beside two that merge what they find."""
+    mining, rows, directions = config.mining, files.facts["rows"], config.mining.directions
+    queries = sum(rows[QUERY[direction]] for direction in directions)
+    gpu = bool(config.pool.num_gpus) and mining.index == "flat" and has_gpu()
+    pool = config.pool if gpu else config.pool.on_cpu()
+    shards = _shards(mining, pool, max(rows[GALLERY[direction]] for direction in directions) * files.facts["width"] * 4)
     arguments = {
-        "folder": str(run.folder),
-        "embeddings": embeddings,
-        "split": mining.split,
+        "folder": str(files.folder),
         "keep": mining.keep,
         "k": mining.k,
         "per_query": mining.max_per_query,
         "memory_mb": mining.memory_mb,
-        "ids": ids,
+        "probes": mining.ivf_probes if mining.index == "ivf" else None,
     }
-    run_graph(
-        run,
-        product,
-        Recipe({"mining": mining.model_dump(mode="json", exclude={"memory_mb"})}, (embeddings,)),
-        tables.FAILURES,
-        [Step(MineFailures, tables.FAILURES.schema, arguments, config.pool.on_cpu())],
-        lambda: _queries(run, config, embeddings, ids),
-        faults=config.faults,
-        finish=lambda table: within_budget(table, mining),
-        progress=progress,
-    )
+    searching, *parted = mining.pools(pool, shards)
+    searching = _sized(searching, queries)
+    if not parted:
+        return [Step(MineFailures, tables.FAILURES.schema, {**arguments, "gpu": gpu}, searching)]
+    parts = Shards(files, mining.memory_mb * 2**20, parted[0], gpu)
+    return [Step(MineFailures, tables.FAILURES.schema, {**arguments, "shards": parts.names}, searching), parts]
 
 
-def _queries(run: Run, config: Config, embeddings: str, ids: list[str] | None) -> pa.Table:
-    allowed = None if ids is None else set(ids)
-    rows: list[dict[str, Any]] = []
-    for direction, kind in (("i2t", tables.IMAGE), ("t2i", tables.CAPTION)):
-        if direction not in config.mining.directions:
-            continue
-        found = read_embeddings(run, embeddings, kind, config.mining.split)
-        rows += [
-            {"query_id": item, "direction": direction, "vector": vector}
-            for item, vector in zip(found.ids, found.features, strict=True)
-            if allowed is None or item in allowed
-        ]
-    return tables.to_table(rows, tables.QUERIES)
+def _shards(mining: MiningConfig, pool: PoolConfig, gallery_bytes: int) -> int:
+    if mining.shards is not None:
+        return mining.shards
+    if mining.index == "ivf":
+        return 1
+    # More parts than actors would not be searched at once: each actor goes through its part piece by piece.
+    return min(-(-gallery_bytes // (mining.memory_mb * 2**20)), pool.actors)
+
+
+def _sized(pool: PoolConfig, queries: int) -> PoolConfig:
+    block = min(MAX_BLOCK, queries // (BLOCKS_PER_ACTOR * pool.actors))
+    return pool.model_copy(update={"rows_per_block": max(pool.rows_per_block, block)})
+
+
+def _queries(mining: MiningConfig, files: Files) -> Iterator[pa.Table]:
+    for direction in mining.directions:
+        ids = files.ids(QUERY[direction])
+        for start in range(0, len(ids), _INPUT_ROWS):
+            part = ids.slice(start, _INPUT_ROWS)
+            places = pa.array(np.arange(start, start + len(part)))
+            yield pa.table([part, pa.repeat(direction, len(part)), places], schema=tables.QUERIES)
 
 
 def within_budget(table: pa.Table, mining: MiningConfig) -> pa.Table:
     """Beyond `mining.budget`, failures of a direction stay as rejected rows: best ranks first, ties by id."""
-    budget = mining.budget
-    if budget is None:
-        return table
-    rows = table.to_pylist()
-    for direction in mining.directions:
-        open_rows = [row for row in rows if row["direction"] == direction and row["status"] == tables.OK]
-        open_rows.sort(key=lambda row: (row["rank"], row["failure_id"]))
-        for row in open_rows[budget:]:
-            row["status"], row["reason"] = tables.REJECTED, "beyond mining.budget"
-    return tables.to_table(rows, tables.FAILURES.schema)
+    return _budget(table, mining)(table)
+
+
+def _budget(rows: pa.Table, mining: MiningConfig) -> Callable[[pa.Table], pa.Table]:
+    """What `mining.budget` does to pieces of a table, of which `rows` has the ids, directions, ranks and statuses."""
+    last: dict[str, tuple[int, str]] = {}
+    if mining.budget is not None:
+        found = rows.filter(pc.equal(rows["status"], tables.OK))
+        for direction in mining.directions:
+            mine = found.filter(pc.equal(found["direction"], direction)).select(["rank", "failure_id"])
+            if len(mine) > mining.budget:
+                order = pc.sort_indices(mine, [("rank", "ascending"), ("failure_id", "ascending")])
+                (worst,) = mine.take(order.slice(mining.budget - 1, 1)).to_pylist()
+                last[direction] = (worst["rank"], worst["failure_id"])
+
+    def apply(piece: pa.Table) -> pa.Table:
+        for direction, (rank, identity) in last.items():
+            later = pc.or_(
+                pc.greater(piece["rank"], rank),
+                pc.and_(pc.equal(piece["rank"], rank), pc.greater(piece["failure_id"], identity)),
+            )
+            failure = pc.and_(pc.equal(piece["direction"], direction), pc.equal(piece["status"], tables.OK))
+            beyond = pc.fill_null(pc.and_(failure, later), False)
+            for name, value in (("status", tables.REJECTED), ("reason", BEYOND)):
+                place = piece.schema.get_field_index(name)
+                piece = piece.set_column(place, piece.schema.field(name), pc.if_else(beyond, value, piece[name]))
+        return piece
+
+    return apply

@@ -48,8 +48,8 @@ class RowStage(ABC):
         """Load what the stage needs, once an actor."""
 
     @abstractmethod
-    def process(self, rows: list[Row]) -> list[Row]:
-        """Answer a batch: any number of output rows, each with its input's id. May raise."""
+    def process(self, rows: list[Row]) -> list[Row] | pa.Table:
+        """Answer a batch: any number of output rows, each with its input's id, or a table of them. May raise."""
 
     def failed(self, row: Row, reason: str) -> Row:
         """The status row of an input row that raised or killed its process."""
@@ -60,9 +60,12 @@ class RowStage(ABC):
         # A row without a status has just been read; one that an earlier step has failed or rejected passes by.
         done = [row for row in rows if row.get("status") not in (None, tables.OK)]
         open_rows = [row for row in rows if row.get("status") in (None, tables.OK)]
-        return tables.to_table(done + self._answer(open_rows), self._schema)
+        answers = self._answer(open_rows)
+        made = [answer for answer in answers if isinstance(answer, pa.Table)]
+        done += [row for answer in answers if not isinstance(answer, pa.Table) for row in answer]
+        return pa.concat_tables([*made, tables.to_table(done, self._schema)] if done or not made else made)
 
-    def _answer(self, rows: list[Row]) -> list[Row]:
+    def _answer(self, rows: list[Row]) -> list[list[Row] | pa.Table]:
         if not rows:
             return []
         marker = self._marker([row[self._id] for row in rows])
@@ -72,26 +75,26 @@ class RowStage(ABC):
             marker.touch()
             try:
                 self._inject(rows)
-                answers = self.process(rows)
+                answers = [self.process(rows)]
             except Exception:
                 answers = self._one_by_one(rows, fatal=False)
         marker.unlink(missing_ok=True)
         return answers
 
-    def _one_by_one(self, rows: list[Row], *, fatal: bool) -> list[Row]:
-        answers: list[Row] = []
+    def _one_by_one(self, rows: list[Row], *, fatal: bool) -> list[list[Row] | pa.Table]:
+        answers: list[list[Row] | pa.Table] = []
         for row in rows:
             marker = self._marker([row[self._id], "alone"])
             if marker.exists():
-                answers.append(self.failed(row, "killed its worker process"))
+                answers.append([self.failed(row, "killed its worker process")])
                 continue
             if fatal:
                 marker.touch()
             try:
                 self._inject([row])
-                answers += self.process([row])
+                answers.append(self.process([row]))
             except Exception as error:
-                answers.append(self.failed(row, f"{type(error).__name__}: {str(error)[:300]}"))
+                answers.append([self.failed(row, f"{type(error).__name__}: {str(error)[:300]}")])
             if fatal:
                 marker.unlink(missing_ok=True)
         return answers

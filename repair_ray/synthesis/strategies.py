@@ -13,7 +13,8 @@ from repair_ray import tables
 from repair_ray.config import Config
 from repair_ray.run import Recipe, Run
 from repair_ray.stages.cases import passed
-from repair_ray.stages.mine import Positives, within_budget
+from repair_ray.stages.mine import within_budget
+from repair_ray.stages.positives import Positives
 from repair_ray.stages.select import within_quota
 
 

@@ -236,12 +236,12 @@ ITEMS = pa.schema(
     ]
 )
 
-# What the mine stage reads: one query a row.
+# What the mine stage reads: one query a row, with the place of its vector among those of its kind.
 QUERIES = pa.schema(
     [
         ("query_id", pa.string()),
         ("direction", pa.string()),
-        ("vector", pa.list_(pa.float32())),
+        ("place", pa.int64()),
     ]
 )
 
@@ -303,3 +303,10 @@ def to_table(rows: list[dict[str, object]], schema: pa.Schema) -> pa.Table:
         {name: pa.array([row.get(name) for row in rows], schema.field(name).type) for name in schema.names},
         schema=schema,
     )
+
+
+def filled(columns: dict[str, object], schema: pa.Schema) -> pa.Table:
+    """Columns of one length as a table of exactly this schema: absent ones become nulls."""
+    rows = len(next(iter(columns.values())))  # type: ignore[arg-type]
+    absent = {name: pa.nulls(rows, schema.field(name).type) for name in schema.names if name not in columns}
+    return pa.table({name: {**columns, **absent}[name] for name in schema.names}, schema=schema)

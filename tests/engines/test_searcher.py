@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -98,3 +100,32 @@ def test_merge_by_hand() -> None:
     assert found.tolist() == [[2, 7, 3, 9]]
     assert scores.tolist() == [[np.float32(0.9)] * 2 + [0.5] * 2]
     assert merge_top_k([left, right], 99)[1].tolist() == [[2, 7, 3, 9, 1]]
+
+
+def test_a_query_alone_or_in_a_batch_scores_the_same_to_the_last_bit() -> None:
+    queries, gallery = unit(300, 96, 1), unit(500, 96, 2)
+    scores, found = Searcher(gallery, model="m").top_k(queries, 7)
+    for rows in ([0], [299], range(5), range(100, 133)):
+        alone = Searcher(gallery, model="m", memory_bytes=37 * 96 * 4).top_k(queries[list(rows)], 7)
+        assert np.array_equal(alone[0], scores[list(rows)]) and np.array_equal(alone[1], found[list(rows)])
+
+
+def test_a_mapped_gallery_is_not_copied(tmp_path: Path) -> None:
+    np.save(tmp_path / "g.npy", unit(50, 8, 0))
+    mapped = np.load(tmp_path / "g.npy", mmap_mode="r")
+    searcher = Searcher(mapped, model="m")
+    assert np.shares_memory(searcher._gallery, mapped)
+    assert searcher.top_k(np.asarray(mapped[:3]), 1)[1][:, 0].tolist() == [0, 1, 2]
+
+
+def test_many_ties_are_settled_within_the_budget_of_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repair_ray.engines.searcher.RESULT_BYTES", 1)
+    gallery = np.tile(lattice(3, 0), (30, 1))
+    queries = lattice(9, 1)
+    assert np.array_equal(Searcher(gallery, model="m").top_k(queries, 4)[1], sorted_top(queries, gallery, 4)[1])
+
+
+def test_a_shard_names_places_of_the_whole_gallery() -> None:
+    gallery = unit(20, 8, 0)
+    _, found = Searcher(gallery[12:], model="m", first=12).top_k(gallery[12:], 1)
+    assert found[:, 0].tolist() == list(range(12, 20))

@@ -5,10 +5,20 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from repair_ray.data.records import DataError
-from repair_ray.evaluation.positives import GroundTruth, Names, match, number_of, read_ground_truth, read_ratings
+from repair_ray.evaluation.positives import (
+    Answers,
+    GroundTruth,
+    Names,
+    known_answers,
+    match,
+    number_of,
+    read_ground_truth,
+    read_ratings,
+)
 from tests.evaluation.test_retrieval_metrics import places
 
 # Two pictures of COCO with two and one caption, as a reader and a Karpathy JSON name them.
@@ -96,3 +106,27 @@ def test_ratings_that_are_none(tmp_path: Path) -> None:
     file.write_text("caption,image,agg_score\n1,2,high\n")
     with pytest.raises(DataError, match="line 2: agg_score 'high' is no number"):
         read_ratings(file)
+
+
+class TestAnswers:
+    """Two classes: queries 0 and 2 share the answers 1 and 4, query 1 has none."""
+
+    made = Answers(np.array([0, 1, 0]), np.array([0, 2, 2]), np.array([1, 4]))
+
+    def test_one_by_one(self) -> None:
+        assert len(self.made) == 3
+        assert [own.tolist() for own in self.made] == [[1, 4], [], [1, 4]]
+
+    def test_of_some_queries(self) -> None:
+        asked = np.array([2, 1, 2])
+        assert self.made.counts(asked).tolist() == [2, 0, 2]
+        owner, member = self.made.flat(asked)
+        assert owner.tolist() == [0, 0, 2, 2] and member.tolist() == [1, 4, 1, 4]
+        assert [part.tolist() for part in self.made.flat(np.zeros(0, np.int64))] == [[], []]
+
+    def test_a_caption_without_an_image_links_groups(self) -> None:
+        # Caption 2 does not ask, but its text, which is caption 0's, puts image 1 (of its group) among the answers.
+        groups, caption_groups, texts = np.array([0, 1]), np.array([0, 1, 1]), np.array([0, 1, 0])
+        of_image, of_caption = known_answers(groups, caption_groups, texts, np.array([1, 0]), np.array([0, 1]))
+        assert [own.tolist() for own in of_caption] == [[0, 1], [0]]
+        assert [own.tolist() for own in of_image] == [[0, 1], [0]]

@@ -52,7 +52,7 @@ class AddOne(RowStage):
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
-def _graph(run: Run, *steps: dict[str, Any], restarts: int = 2, finish: Any = lambda table: table) -> pa.Table:
+def _graph(run: Run, *steps: dict[str, Any], restarts: int = 2, finish: Any = None) -> pa.Table:
     run_graph(
         run,
         "numbers",

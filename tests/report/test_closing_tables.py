@@ -134,6 +134,14 @@ def test_stages_truth_and_bad_rows_are_listed() -> None:
     assert "no false positive" not in text
 
 
+def test_an_approximate_search_says_what_it_finds() -> None:
+    said = "round-1/failures was mined by an approximate search, which finds of the exact neighbours"
+    assert said not in " ".join(printed(*closing_tables(SUMMARY)).split())
+    found = {**SUMMARY, "approximate_search": {"round-1/failures": {"i2t": 0.9713, "t2i": 1.0}}}
+    text = " ".join(printed(*closing_tables(found)).split())
+    assert f"{said}: image → caption 97.1 %, caption → image 100.0 %." in text
+
+
 def test_calls_of_models_are_listed() -> None:
     text = printed(*closing_tables(SUMMARY))
     (judge,) = lines_with(text, "judge-[8b]")

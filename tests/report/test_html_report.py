@@ -207,6 +207,13 @@ def test_figures_are_there(tmp_path: Path) -> None:
         assert words in page.text, words
 
 
+def test_an_approximate_search_says_what_it_finds(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    assert "approximate" not in report(run, summary())[1].text
+    _, page = report(run, {**summary(), "approximate_search": {"round-1/failures": {"t2i": 0.9713}}})
+    assert "which finds of the exact neighbours: caption → image 97.1 %." in page.text
+
+
 @pytest.mark.parametrize(
     ("placement", "words"),
     [

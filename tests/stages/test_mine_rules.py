@@ -17,8 +17,10 @@ import pytest
 
 from repair_ray import tables
 from repair_ray.config import MiningConfig
-from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run
-from repair_ray.stages.mine import MineFailures, Positives, fold_of, within_budget
+from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run, RunError
+from repair_ray.stages.gallery import QUERY, prepare
+from repair_ray.stages.mine import MineFailures, fold_of, within_budget
+from repair_ray.stages.positives import Positives
 
 ANGLES = {"A": 0, "B": 11, "C": 31, "D": 92, "a1": 20, "b1": 50, "c1": 5, "d1": 85}
 GROUPS = {"A": "g1", "B": "g1", "C": "g2", "D": "g3"}
@@ -73,26 +75,40 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return build(tmp_path_factory.mktemp("mine") / "run", vectors, images, captions)
 
 
-def miner(run: Run, tmp_path: Path, **changes: Any) -> MineFailures:
-    arguments = {"folder": str(run.folder), "embeddings": EMBEDDINGS, "split": "train", "keep": "top_k", "k": 5}
+def miner(run: Run, tmp_path: Path, *, ids: list[str] | None = None, **changes: Any) -> MineFailures:
+    folder = tmp_path / f"search-{len(list(tmp_path.iterdir()))}"
+    files = prepare(run, MiningConfig(), EMBEDDINGS, folder, ids=ids, seed=0)
     return MineFailures(
         id_column="query_id",
         schema=tables.FAILURES.schema,
         markers=str(tmp_path / "markers"),
         poison={},
-        arguments={**arguments, "per_query": 5, "memory_mb": 64, "ids": None, **changes},
+        arguments={
+            "folder": str(files.folder),
+            "keep": "top_k",
+            "k": 5,
+            "per_query": 5,
+            "memory_mb": 64,
+            **changes,
+        },
     )
 
 
-def query(item: str, direction: str | None = None) -> dict[str, Any]:
-    return {"query_id": item, "direction": direction or ("i2t" if item in GROUPS else "t2i"), "vector": vector(item)}
+def query(stage: MineFailures, item: str) -> dict[str, Any]:
+    direction = "i2t" if item in GROUPS or item.isupper() else "t2i"
+    place = stage._files.ids(QUERY[direction]).to_pylist().index(item)
+    return {"query_id": item, "direction": direction, "place": place}
+
+
+def answers_of(stage: MineFailures, *items: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = stage.process([query(stage, item) for item in items]).to_pylist()
+    return rows
 
 
 def mined(run: Run, tmp_path: Path, *items: str, **changes: Any) -> dict[str, list[tuple[str, int]]]:
     """For each query the false positives with their ranks, or its one row without a failure."""
-    table = tables.to_table(miner(run, tmp_path, **changes).process([query(i) for i in items]), tables.FAILURES.schema)
     found: dict[str, list[tuple[str, int]]] = {item: [] for item in items}
-    for row in table.to_pylist():
+    for row in answers_of(miner(run, tmp_path, **changes), *items):
         if row["status"] == tables.OK:
             found[row["query_id"]].append((row["candidate_id"], row["rank"]))
         else:
@@ -150,7 +166,7 @@ def test_memory_budget_changes_nothing(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_row_says_all_about_its_failure(run: Run, tmp_path: Path) -> None:
-    (first, _) = miner(run, tmp_path).process([query("A")])
+    (first, _) = answers_of(miner(run, tmp_path), "A")
     assert first["failure_id"] == tables.row_id("i2t", "A", "c1")
     assert (first["direction"], first["query_id"], first["candidate_id"]) == ("i2t", "A", "c1")
     assert first["ground_truth_id"] == "a1", "the nearest of the group's captions"
@@ -159,7 +175,7 @@ def test_a_row_says_all_about_its_failure(run: Run, tmp_path: Path) -> None:
 
 
 def test_both_directions_in_one_batch(run: Run, tmp_path: Path) -> None:
-    rows = miner(run, tmp_path).process([query("a1"), query("A"), query("d1"), query("D")])
+    rows = answers_of(miner(run, tmp_path), "a1", "A", "d1", "D")
     assert {(row["direction"], row["query_id"]) for row in rows} == {
         ("t2i", "a1"),
         ("i2t", "A"),
@@ -190,18 +206,30 @@ def test_ties_by_exact_vectors(tmp_path: Path) -> None:
     captions = [caption("o", "I", "gi", "ko"), *(caption(c, "J", "gj", f"k{c}") for c in "pqr")]
     run = build(tmp_path / "run", vectors, images, captions)
     for keep in ("top_k", "above_gt"):
-        rows = miner(run, tmp_path, keep=keep).process([{"query_id": "I", "direction": "i2t", "vector": [1.0, 0.0]}])
+        rows = answers_of(miner(run, tmp_path, keep=keep), "I")
         # Ties go by id, and one with the ground truth counts against it, as in evaluation.
         assert [(row["candidate_id"], row["rank"]) for row in rows] == [("p", 2), ("q", 3), ("r", 4)]
 
 
 def test_failed_rows_keep_their_query(run: Run, tmp_path: Path) -> None:
     stage = miner(run, tmp_path)
-    bad: dict[str, Any] = {"query_id": "A", "direction": "i2t", "vector": [3.0, 4.0]}
-    made = stage(tables.to_table([query("D"), bad], tables.QUERIES)).to_pylist()
+    bad = {"query_id": "A", "direction": "i2t", "place": 99}
+    made = stage(tables.to_table([query(stage, "D"), bad], tables.QUERIES)).to_pylist()
     error = next(row for row in made if row["status"] == tables.ERROR)
-    assert error["query_id"] == "A" and "row 0 has length 5" in error["reason"]
+    assert error["query_id"] == "A" and error["reason"].startswith("IndexError")
     assert {row["query_id"] for row in made if row["status"] == tables.OK} == {"D"}
+
+
+def test_a_vector_that_is_no_unit_vector_stops_with_its_place(tmp_path: Path) -> None:
+    vectors = {"I": [1.0, 0.0], "J": [3.0, 4.0], "i": [0.0, 1.0]}
+    run = build(
+        tmp_path / "run",
+        vectors,
+        [image("I", "g"), image("J", "h")],
+        [caption("i", "I", "g", "k")],
+    )
+    with pytest.raises(RunError, match=f"the image vectors of {EMBEDDINGS}: row 1 has length 5"):
+        miner(run, tmp_path)
 
 
 def test_budget_keeps_the_best_ranks_of_each_direction() -> None:

@@ -1,0 +1,295 @@
+"""How fast is exact search and mining, and in how much memory? `python -m benchmarks.search`.
+
+* `speed`: the searcher against a plain FAISS index on the same threads, one after the other in turns, best of each.
+* `memory`: mine a run of random unit vectors, by default 1,000,000 captions against 200,000 images. Memory is the
+  proportional set size (a page that several processes map counts once) summed over the driver, all that Ray starts
+  below it and the object store, looked at twice a second; the peak while mining, less what they took before it.
+  A killed command goes on where it was, and its peak counts.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from repair_ray import tables
+from repair_ray.config import parse_config
+from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run, read_json, write_json
+
+RESULTS = Path(__file__).parent / "results"
+EMBEDDINGS = "round-1/embeddings"
+FAILURES = "round-1/failures"
+MIB = 2**20
+BLOCK = 16_384
+WIDTH = 512
+K = 5
+app = typer.Typer(add_completion=False, help=__doc__)
+
+
+@app.command()
+def speed(
+    queries: Annotated[int, typer.Option()] = 20_000,
+    gallery: Annotated[int, typer.Option()] = 20_000,
+    repeats: Annotated[int, typer.Option(help="turns of each")] = 3,
+) -> None:
+    """The searcher against a plain FAISS index."""
+    import faiss
+
+    from repair_ray.engines.searcher import Searcher
+
+    threads = os.cpu_count() or 1
+    faiss.omp_set_num_threads(threads)
+    asked, items = unit(queries, 0), unit(gallery, 1)
+
+    def plain() -> np.ndarray:
+        index = faiss.IndexFlatIP(WIDTH)
+        index.add(items)
+        return index.search(asked, K)[1]
+
+    def ours() -> np.ndarray:
+        return Searcher(items, model="random").top_k(asked, K)[1]
+
+    seconds: dict[str, list[float]] = {"plain": [], "ours": []}
+    for _ in range(repeats):
+        for name, work in (("plain", plain), ("ours", ours)):
+            begun = time.monotonic()
+            found = work()
+            seconds[name].append(time.monotonic() - begun)
+            if name == "plain":
+                expected = found
+    assert (found == expected).all()
+    best = {name: min(times) for name, times in seconds.items()}
+    _keep(
+        {
+            "name": f"search {queries:,} x {gallery:,} x {WIDTH}",
+            "ours": round(queries / best["ours"]),
+            "peer": round(queries / best["plain"]),
+            "peer_name": "faiss.IndexFlatIP",
+            "ratio": round(best["plain"] / best["ours"], 3),
+            "unit": "queries/s",
+            "n": repeats,
+            "note": f"{threads} threads, in turns, best of each, equal results",
+        }
+    )
+
+
+@app.command()
+def memory(
+    captions: Annotated[int, typer.Option()] = 1_000_000,
+    images: Annotated[int, typer.Option()] = 200_000,
+    directions: Annotated[str, typer.Option(help="comma-separated")] = "t2i",
+    actors: Annotated[int, typer.Option()] = 1,
+    cpus: Annotated[int, typer.Option(help="of each actor")] = os.cpu_count() or 1,
+    shards: Annotated[int | None, typer.Option()] = None,
+    budget_mb: Annotated[int, typer.Option(help="what the run may take")] = 4096,
+    output: Annotated[Path, typer.Option(help="folder of the run; removed once it is finished")] = Path("runs/search"),
+) -> None:
+    """The peak memory of mining, and its speed."""
+    from repair_ray.stages.graph import start_ray
+    from repair_ray.stages.mine import mine
+
+    run = Run(output / f"{captions}-{images}")
+    # Apart, so that nothing of it is left in the memory of this process.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        pool.submit(make_run, run, captions, images).result()
+    config = parse_config(
+        {
+            "data": {"train": "none", "test": "none"},
+            "mining": {"k": K, "directions": directions.split(","), "shards": shards},
+            "pool": {"actors": actors, "num_cpus": cpus},
+        }
+    )
+    start_ray()
+    with Memory(output / "peak.json") as watched:
+        mine(run, config, FAILURES, EMBEDDINGS, progress=_tell())
+    manifest = run.manifest(FAILURES) or {}
+    right = check(run, directions.split(","))
+    peak = round(watched.peak / MIB)
+    _keep(
+        {
+            "name": f"mine {captions:,} captions, {images:,} images, {directions}",
+            "ours": peak,
+            "peer": budget_mb,
+            "peer_name": "memory budget",
+            "ratio": round(budget_mb / peak, 3),
+            "unit": "MiB",
+            "n": manifest["input_rows"],
+            "note": f"{manifest['seconds']:.0f} s in all; {actors} actor(s) of {cpus} CPU(s); "
+            f"idle before: {round(watched.idle / MIB)} MiB; {right} queries equal to a full sort",
+        }
+    )
+    shutil.rmtree(output)
+
+
+def unit(rows: int, seed: int) -> np.ndarray:
+    """Random unit vectors `[rows, WIDTH]` float32."""
+    made = np.random.default_rng(seed).standard_normal((rows, WIDTH), np.float32)
+    made /= np.linalg.norm(made, axis=1, keepdims=True)
+    return made
+
+
+def make_run(run: Run, captions: int, images: int) -> None:
+    """The tables that mining reads: captions by image in turn, each of a group and text of its own."""
+    recipe = Recipe({"captions": captions, "images": images})
+    counts = {tables.IMAGE: images, tables.CAPTION: captions}
+    if not run.ready(IMAGES, recipe):
+        names = [f"image-{n:08d}" for n in range(images)]
+        columns = {"image_id": names, "group_id": names}
+        columns |= {"split": ["train"] * images, "status": ["ok"] * images}
+        run.commit(IMAGES, recipe, tables.IMAGES, tables.filled(columns, tables.IMAGES.schema), 0.0)
+    if not run.ready(CAPTIONS, recipe):
+        names = [f"caption-{n:08d}" for n in range(captions)]
+        owners = [f"image-{n % images:08d}" for n in range(captions)]
+        columns = {"caption_id": names, "image_id": owners, "group_id": owners, "text": names, "text_key": names}
+        columns |= {"position": pa.array([0] * captions, pa.int32())}
+        columns |= {"split": ["train"] * captions, "status": ["ok"] * captions}
+        run.commit(CAPTIONS, recipe, tables.CAPTIONS, tables.filled(columns, tables.CAPTIONS.schema), 0.0)
+    if not run.ready(EMBEDDINGS, recipe):
+        pieces = (
+            _embedded(kind, start, counts[kind]) for kind in sorted(counts) for start in range(0, counts[kind], BLOCK)
+        )
+        run.commit_pieces(EMBEDDINGS, recipe, tables.EMBEDDINGS, pieces, lambda: 0.0)
+
+
+def _embedded(kind: str, start: int, count: int) -> pa.Table:
+    rows = min(BLOCK, count - start)
+    flat = pa.array(_vectors(kind, start)[:rows].ravel())
+    columns = {
+        "item_id": [f"{kind}-{n:08d}" for n in range(start, start + rows)],
+        "kind": [kind] * rows,
+        "split": ["train"] * rows,
+        "vector": pa.ListArray.from_arrays(pa.array(np.arange(rows + 1) * WIDTH, pa.int32()), flat),
+        "status": ["ok"] * rows,
+    }
+    return tables.filled(columns, tables.EMBEDDINGS.schema)
+
+
+def _vectors(kind: str, start: int) -> np.ndarray:
+    return unit(BLOCK, 2 * start + (kind == tables.IMAGE))
+
+
+def check(run: Run, directions: list[str], sample: int = 20) -> int:
+    """Compare the failures of some queries with a full sort of all scores; returns how many were compared."""
+    import pyarrow.compute as pc
+
+    from repair_ray.stages.gallery import GALLERY, QUERY
+    from repair_ray.stages.vectors import read_embeddings
+
+    done = 0
+    for direction in directions:
+        gallery, queries = (read_embeddings(run, EMBEDDINGS, k[direction], "train") for k in (GALLERY, QUERY))
+        images = sum(item.startswith("image") for item in gallery.ids + queries.ids)
+        for place in np.random.default_rng(0).choice(len(queries.ids), sample, replace=False).tolist():
+            query = queries.ids[place]
+            scores = gallery.features.astype(np.float32) @ queries.features[place]
+            owner = np.array([int(item[-8:]) % images for item in gallery.ids])
+            scores[owner == int(query[-8:]) % images] = -2
+            best = [gallery.ids[i] for i in np.argsort(-scores, kind="stable")[:K]]
+            rows = run.read(FAILURES, ["candidate_id", "rank"], pc.field("query_id") == query).sort_by("rank")
+            assert rows["candidate_id"].to_pylist() == best, query
+            done += 1
+    return done
+
+
+class Memory:
+    """The highest memory in bytes, beyond `idle`, of this process, all below it and what they share.
+
+    It is kept in a file, for the process that goes on after this one was killed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.peak = (read_json(path) or {}).get("peak", 0)
+        self.idle = _proportional(os.getpid())
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Memory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.5):
+            now = _proportional(os.getpid()) - self.idle
+            if now > self.peak:
+                self.peak = now
+                write_json(self._path, {"peak": now})
+
+
+def _proportional(root: int) -> int:
+    return sum(_sizes(root))
+
+
+def _sizes(root: int) -> Iterator[int]:
+    """The proportional set size of a process and of each below it, shared memory included."""
+    children = defaultdict(list)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                facts = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            children[int(facts[1])].append(int(entry.name))
+    waiting = [root]
+    while waiting:
+        process = waiting.pop()
+        waiting += children[process]
+        try:
+            lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        yield sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
+def _tell() -> Any:
+    shown = [0.0]
+
+    def progress(name: str, done: int, total: int) -> None:
+        if time.monotonic() - shown[0] > 30:
+            shown[0] = time.monotonic()
+            print(f"{name}: {done:,} of {total:,}", flush=True)
+
+    return progress
+
+
+def _keep(row: dict[str, Any]) -> None:
+    """Put a row in place of one of the same name into benchmarks/results/search.json and search.md."""
+    path = RESULTS / "search.json"
+    rows = [old for old in (read_json(path) or []) if old["name"] != row["name"]] + [row]
+    RESULTS.mkdir(exist_ok=True)
+    write_json(path, rows)
+    path.with_suffix(".md").write_text(markdown(rows), encoding="utf-8")
+    view = Table()
+    for column in row:
+        view.add_column(column)
+    view.add_row(*map(str, row.values()))
+    Console().print(view)
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """For the README."""
+    columns = ("name", "ours", "peer", "peer_name", "ratio", "unit", "n", "note")
+    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(str(row[c]) for c in columns) + " |" for row in rows)]) + "\n"
+
+
+if __name__ == "__main__":
+    app()

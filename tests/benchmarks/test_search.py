@@ -1,0 +1,61 @@
+"""What the search benchmark measures with, and on."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import search
+from benchmarks.search import EMBEDDINGS, MIB, Memory, make_run, markdown
+from repair_ray import tables
+from repair_ray.run import Run, read_json
+from repair_ray.stages.positives import Positives
+from repair_ray.stages.vectors import read_embeddings
+
+ROW = {"name": "n", "ours": 2, "peer": 1, "peer_name": "p", "ratio": 2.0, "unit": "u", "n": 3, "note": "x"}
+
+
+def test_held_and_mapped_memory_count(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(64 * MIB))
+    with Memory(tmp_path / "peak.json") as watched:
+        held = np.ones(64 * MIB, np.uint8)
+        mapped = np.memmap(tmp_path / "file", mode="r")
+        assert held[-1] == 1 and mapped.sum() == 0
+        time.sleep(1.2)
+    assert 120 * MIB < watched.peak < 200 * MIB
+    kept = (read_json(tmp_path / "peak.json") or {})["peak"]
+    assert kept == watched.peak
+    assert Memory(tmp_path / "peak.json").peak == kept, "the peak of a killed process counts"
+    assert search._proportional(os.getpid()) > 0
+
+
+def test_the_run_has_unit_vectors_and_one_image_a_caption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "BLOCK", 16)
+    run = Run(tmp_path)
+    make_run(run, 50, 20)
+    for kind, count in ((tables.IMAGE, 20), (tables.CAPTION, 50)):
+        found = read_embeddings(run, EMBEDDINGS, kind, "train")
+        assert found.ids == [f"{kind}-{n:08d}" for n in range(count)]
+        assert found.features.shape == (count, search.WIDTH)
+        np.testing.assert_allclose(np.linalg.norm(found.features, axis=1), 1, atol=1e-5)
+        assert len(np.unique(found.features[:, 0])) == count
+    positives = Positives.read(run, "train")
+    assert positives.of("t2i", "caption-00000047") == {"image-00000007"}
+    assert positives.of("i2t", "image-00000007") == {f"caption-000000{n:02d}" for n in (7, 27, 47)}
+    before = (run.path(EMBEDDINGS) / "manifest.json").stat().st_mtime_ns
+    make_run(run, 50, 20)
+    assert (run.path(EMBEDDINGS) / "manifest.json").stat().st_mtime_ns == before
+
+
+def test_results_of_one_name_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "RESULTS", tmp_path)
+    for row in (ROW, {**ROW, "name": "m"}, {**ROW, "ours": 5}):
+        search._keep(row)
+    kept = read_json(tmp_path / "search.json") or []
+    assert [(row["name"], row["ours"]) for row in kept] == [("m", 2), ("n", 5)]  # type: ignore[index]
+    assert (tmp_path / "search.md").read_text() == markdown(kept)  # type: ignore[arg-type]
+    assert "| n | 5 | 1 | p | 2.0 | u | 3 | x |" in markdown([{**ROW, "ours": 5}])
