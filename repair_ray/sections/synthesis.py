@@ -36,6 +36,7 @@ class MiningConfig(Section):
     budget: PositiveInt | None = Field(None, description="failures kept for one direction, spread over queries")
     folds: int = Field(0, ge=0, description="cross-fitting: mine each fold with a retriever that never saw it")
     memory_mb: PositiveInt = Field(2048, description="gallery features one FAISS index holds; more is sharded")
+    pool: PoolConfig | None = Field(None, description="actors that search; unset: as `pool`, without GPUs")
 
     @model_validator(mode="after")
     def _folds(self) -> MiningConfig:
@@ -71,7 +72,7 @@ class EditConfig(Section):
     candidates: PositiveInt = 3
     image_editor: ImageEditorName = Field("none", description="none: t2i takes paired counterparts only")
     diffusion: DiffusionConfig = DiffusionConfig()
-    pool: PoolConfig | None = Field(None, description="actors that edit; unset: as `pool`")
+    pool: PoolConfig | None = Field(None, description="actors that edit; unset: as `pool`, without GPUs")
 
 
 class SelectionConfig(Section):
@@ -84,6 +85,9 @@ class SelectionConfig(Section):
     alpha: Fraction = Field(0.5, description="weight of align against scaffold")
     d_i2t: PositiveInt = Field(5, description="edited captions kept for one image")
     d_t2i: PositiveInt = Field(1, description="edited images kept for one caption")
+    pool: PoolConfig | None = Field(
+        None, description="actors that score what the actors of edit.pool make, beside them; unset: as `pool`"
+    )
 
 
 class NegativesConfig(Section):

@@ -15,6 +15,7 @@ from repair_ray.engines.searcher import Searcher
 from repair_ray.evaluation.positives import known_positives
 from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
+from repair_ray.stages.pools import pool_of
 from repair_ray.stages.rows import Row, RowStage
 from repair_ray.stages.vectors import read_embeddings
 
@@ -184,11 +185,12 @@ def mine(
     run_graph(
         run,
         product,
-        Recipe({"mining": mining.model_dump(mode="json", exclude={"memory_mb"})}, (embeddings,)),
+        Recipe({"mining": mining.model_dump(mode="json", exclude={"memory_mb", "pool"})}, (embeddings,)),
         tables.FAILURES,
-        [Step(MineFailures, tables.FAILURES.schema, arguments, config.pool.on_cpu())],
+        [Step(MineFailures, tables.FAILURES.schema, arguments, *pool_of(config, "mining"))],
         lambda: _queries(run, config, embeddings, ids),
         faults=config.faults,
+        cluster=config.cluster,
         finish=lambda table: within_budget(table, mining),
         progress=progress,
     )
