@@ -148,7 +148,7 @@ def test_pools_and_cluster_are_in_no_recipe(tmp_path: Path) -> None:
         edit={"pool": OTHER},
         language={"pool": OTHER},
         training={"workers": 2, "use_gpu": True, "accelerator_type": "H100"},
-        cluster={"node_groups": [{"max_nodes": 3, "cpus": 8}], "object_store_mb": 100, "readers": 7},
+        cluster={"node_groups": [{"max_nodes": 3, "cpus": 8}], "object_store_mb": 100},
         faults={"stall_seconds": 5, "stop_seconds": 50},
     )
     assert recipes(tmp_path / "b", changed) == plain

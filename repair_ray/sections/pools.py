@@ -83,7 +83,6 @@ class ClusterConfig(Section):
     object_store_mb: PositiveInt | None = Field(
         None, description="object store that the blocks of one graph may fill; unset: half of the cluster's"
     )
-    readers: PositiveInt = Field(2, description="tasks that read a stage's input at the same time")
 
 
 class FaultConfig(Section):

@@ -163,7 +163,7 @@ def run_graph(
     require(product, asks, cluster)
     stall = Stall(product, asks, faults)
     with _Watch(sink, product, total, progress, clock, stall):
-        _execute(source, sink, work, kind, steps, faults, cluster, _context(cluster, stall))
+        _execute(source, sink, work, kind, steps, faults, _context(cluster, stall))
     made = pq.read_table(sink, schema=kind.schema)
     _reconcile(made, source / "input.parquet", kind, product)
     check_errors(made, faults, product)
@@ -231,7 +231,6 @@ def _execute(
     kind: Table,
     steps: Sequence[Operator],
     faults: FaultConfig,
-    cluster: ClusterConfig,
     context: ray.data.DataContext,
 ) -> None:
     context.checkpoint_config = CheckpointConfig(
@@ -241,8 +240,7 @@ def _execute(
         # Ray Data says that it will not checkpoint a plan with a mere warning; going on would break resuming.
         warnings.filterwarnings("error", message=".*[Cc]heckpoint.*")
         warnings.filterwarnings("ignore", category=DeprecationWarning)
-        read = ray.data.read_parquet(str(source), concurrency=cluster.readers)
-        data = read.repartition(target_num_rows_per_block=steps[0].pool.rows_per_block)
+        data = ray.data.read_parquet(str(source)).repartition(target_num_rows_per_block=steps[0].pool.rows_per_block)
         for number, step in enumerate(steps):
             # Injected faults are for the first operator, as rows are told apart by their ids at each.
             injected = faults if number == 0 else faults.model_copy(update={"poison": {}})

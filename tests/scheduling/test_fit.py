@@ -62,11 +62,11 @@ def test_a_whole_gpu_and_shares_of_the_others() -> None:
     assert fact([whole, pool(2, num_gpus=0.6, num_cpus=0)], [node(8, 2)]) == (
         "stage needs 2.2 GPUs and the cluster has 2 GPUs"
     )
-    # 0.6 + 0.4 share a device, 0.6 + 0.6 do not: four shares are 2.2 of 3 GPUs, and fill all three with the whole one.
-    shares = [pool(2, num_gpus=0.6, num_cpus=0), pool(2, num_gpus=0.4, num_cpus=0)]
-    assert fact([whole, *shares], [node(8, 3)]) is None
-    together = fact([whole, pool(2, num_gpus=0.6, num_cpus=0)], [node(8, 2), node(8, 0), node(0, 1)])
-    assert together is None
+    # 2.7 of 3 GPUs: two devices with 0.6, one that is whole, and none with half of it left.
+    crowd = [whole, pool(2, num_gpus=0.6, num_cpus=0), pool(1, num_gpus=0.5, num_cpus=0)]
+    told = fact(crowd, [node(8, 3)])
+    assert told is not None and told.startswith("stage: the nodes have no room for all of these together")
+    assert fact([*crowd[:2], pool(1, num_gpus=0.4, num_cpus=0)], [node(8, 3)]) is None
 
 
 def test_pools_that_fit_alone_and_not_together() -> None:
