@@ -68,6 +68,17 @@ def doctor(
 
 
 @app.command()
+def plan(
+    config: Annotated[Path, typer.Argument(help="YAML file of settings")],
+    overrides: Overrides = None,
+    controls: Controls = None,
+    as_json: Annotated[bool, typer.Option("--json", help="for programs")] = False,
+) -> None:
+    """What each stage of a run will take of the cluster, and whether it fits. Ends with 1 where something does not."""
+    guarded(lambda: _plan(config, overrides, controls, as_json), "stopped; nothing was left behind")
+
+
+@app.command()
 def status(run_dir: Annotated[Path, typer.Argument(help="run directory, such as runs/demo")]) -> None:
     """What a run has done so far; works while it runs, from another terminal."""
 
@@ -141,6 +152,29 @@ def _doctor(path: Path, overrides: list[str] | None, controls: str | None, trial
         found = examine(config, trial=trial, tell=lambda doing: shown.update(escape(doing)))
     Console().print(findings_table(found))
     if any(finding.state == "failed" for finding in found):
+        raise typer.Exit(1)
+
+
+def _plan(path: Path, overrides: list[str] | None, controls: str | None, as_json: bool) -> None:
+    config = load_config(path, [*(overrides or []), *_controls(controls)])
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
+    from repair_ray.doctor.cluster import connect
+    from repair_ray.planning import plan
+    from repair_ray.report.plan import nodes_table, stages_table
+    from repair_ray.scheduling.cluster import nodes_of
+
+    connect()
+    made = plan(config, nodes_of(config.cluster))
+    told = made.as_json()
+    console = Console()
+    if as_json:
+        console.print_json(data=told)
+    else:
+        console.print(nodes_table(told))
+        console.print(stages_table(told))
+    for problem in made.causes.values():
+        errors.print(f"does not fit: {escape(problem.fact)}; {escape(problem.advice)}", soft_wrap=True)
+    if made.problems:
         raise typer.Exit(1)
 
 

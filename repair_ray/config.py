@@ -25,7 +25,7 @@ from repair_ray.sections.language import (
 )
 from repair_ray.sections.multimatch import ExpertConfig, MultimatchConfig
 from repair_ray.sections.objective import ObjectiveConfig, Placement
-from repair_ray.sections.pools import FaultConfig, PoolConfig
+from repair_ray.sections.pools import ClusterConfig, FaultConfig, NodeGroupConfig, PoolConfig
 from repair_ray.sections.synthesis import (
     CONTROLS,
     Control,
@@ -49,6 +49,7 @@ from repair_ray.sections.training import (
 __all__ = [
     "AuditConfig",
     "CONTROLS",
+    "ClusterConfig",
     "Config",
     "ConfigError",
     "Control",
@@ -65,6 +66,7 @@ __all__ = [
     "MiningConfig",
     "MultimatchConfig",
     "NegativesConfig",
+    "NodeGroupConfig",
     "ObjectiveConfig",
     "OptimisationConfig",
     "Placement",
@@ -141,6 +143,7 @@ class Config(Section):
     evaluation: EvaluationConfig = EvaluationConfig()
     multimatch: MultimatchConfig | None = Field(None, description="for `repair-ray multimatch build`")
     pool: PoolConfig = PoolConfig()
+    cluster: ClusterConfig = ClusterConfig()
     faults: FaultConfig = FaultConfig()
 
     @model_validator(mode="before")
@@ -352,7 +355,8 @@ def _explain(problem: Any, kind: type[BaseModel]) -> str:
         return f"unknown key {key!r}{hint}"
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "value_error":
-        return message
+        # Most name their key; those of a section that stands in several places cannot.
+        return message if not location or location[-1] in message else f"{key}: {message}"
     return f"{key}={problem.get('input')!r}: {message[0].lower()}{message[1:]}"
 
 

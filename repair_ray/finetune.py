@@ -74,7 +74,8 @@ def finetune(
     """
     # Workers, threads, devices and caches change how fast training is, not what it makes.
     outcome = training.model_dump(
-        mode="json", exclude={"workers", "cpus_per_worker", "use_gpu", "image_cache_mb", "decode_threads"}
+        mode="json",
+        exclude={"workers", "cpus_per_worker", "use_gpu", "accelerator_type", "image_cache_mb", "decode_threads"},
     )
     settings = {
         "training": outcome,
@@ -105,7 +106,13 @@ def finetune(
             seed=config.seed,
         )
         clock = run.clock(product)
-        record = train(job, timed(clock, progress))
+        record = train(
+            job,
+            timed(clock, progress),
+            faults=config.faults,
+            cluster=config.cluster,
+            key="base" if training is config.base else "training",
+        )
         facts = {key: value for key, value in record.items() if key != "history"}
         corrected = sum(not pair.fallback for pair in pairs.corrected)
         rows = record["items_encoded"]

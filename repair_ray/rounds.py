@@ -25,6 +25,7 @@ from repair_ray.stages.evaluate import evaluate
 from repair_ray.stages.graph import Progress, quiet, start_ray
 from repair_ray.stages.mine import fold_of, mine
 from repair_ray.stages.paraphrase import paraphrase
+from repair_ray.stages.pools import Pool, pool_of
 from repair_ray.stages.sources import sources_of
 from repair_ray.summary import make_summary
 from repair_ray.synthesis.negatives import negative_captions
@@ -99,7 +100,7 @@ class Round:
             return named
         return finetune(self.run_, self.config, BASE, named, training, progress=self.progress)
 
-    def _embed(self, product: str, retriever: Retriever, splits: tuple[str, ...]) -> None:
+    def _embed(self, product: str, retriever: Retriever, splits: tuple[str, ...], pool: Pool | None = None) -> None:
         embed(
             self.run_,
             self.config,
@@ -108,6 +109,7 @@ class Round:
             splits,
             retriever.parents,
             weights=retriever.weights,
+            pool=pool,
             progress=self.progress,
         )
 
@@ -155,7 +157,8 @@ class Round:
         elif teacher.retriever is not None:
             named = teacher.retriever
             spec = named_spec(named.model, named.pretrained, named.precision)
-            self._embed(TEACHER, Retriever(spec, weights=weights_identity(spec.weights)), splits)
+            found = Retriever(spec, weights=weights_identity(spec.weights))
+            self._embed(TEACHER, found, splits, pool_of(self.config, "teacher"))
 
     def _check_mined(self, failures: str) -> None:
         manifest = self.run_.manifest(failures) or {}
@@ -211,8 +214,7 @@ class Round:
 
     def _shared(self, name: str, place: str, config: Config, sections: tuple[str, ...]) -> str:
         """The round's product of that name, if a config agrees with the round in these sections; else its own."""
-        same = all(getattr(config, section) == getattr(self.config, section) for section in sections)
-        return f"{ROUND}/{name}" if same else f"{place}/{name}"
+        return f"{ROUND if agree(config, self.config, sections) else place}/{name}"
 
     def _mine(self, failures: str, config: Config, embeddings: str) -> None:
         if not config.mining.folds:
@@ -251,6 +253,16 @@ class Round:
         rows = self.run_.read(IMAGES, ["split", "status"]).to_pylist()
         splits = self.config.trained_splits
         return sum(row["split"] in splits and row["status"] == tables.OK for row in rows)
+
+
+def agree(one: Config, other: Config, sections: tuple[str, ...]) -> bool:
+    """Whether two configs make the same in these sections, whoever works for them."""
+    return all(_what(one, section) == _what(other, section) for section in sections)
+
+
+def _what(config: Config, section: str) -> Any:
+    found = getattr(config, section)
+    return found.model_copy(update={"pool": None}) if "pool" in getattr(type(found), "model_fields", {}) else found
 
 
 def _without_pairs(objective: ObjectiveConfig) -> ObjectiveConfig:

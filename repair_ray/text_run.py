@@ -57,7 +57,8 @@ def _write_config(run: Run, config: TextConfig) -> None:
 def _train(run: Run, config: TextConfig, progress: Progress) -> None:
     start = start_spec(config)
     # Workers, threads and devices change how fast training is, not what it makes.
-    outcome = config.training.model_dump(mode="json", exclude={"workers", "cpus_per_worker", "use_gpu"})
+    apart = {"workers", "cpus_per_worker", "use_gpu", "accelerator_type"}
+    outcome = config.training.model_dump(mode="json", exclude=apart)
     settings = {
         "training": outcome,
         "objective": config.objective.model_dump(mode="json"),
@@ -83,7 +84,7 @@ def _train(run: Run, config: TextConfig, progress: Progress) -> None:
         seed=config.seed,
     )
     clock = run.clock(TRAINING)
-    record = train_texts(job, timed(clock, progress))
+    record = train_texts(job, timed(clock, progress), cluster=config.cluster)
     facts = {key: record[key] for key in ("steps", "best_step", "texts_encoded")}
     run.finish(TRAINING, recipe, clock.seconds, rows=record["texts_encoded"], training=facts)
     # Only now: a run that is killed before has its checkpoints to go on from.

@@ -13,12 +13,16 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from repair_ray.config import Config, PoolConfig, TrainingConfig
-from repair_ray.doctor.needs import graphs, languages
+from repair_ray.config import Config
+from repair_ray.doctor.needs import languages
 from repair_ray.doctor.text import one_line, size
+from repair_ray.planning import plan
 from repair_ray.report.findings import Finding
-from repair_ray.stages.graph import demand, shortage, start_ray
-from repair_ray.training.launch import MIN_CPUS
+from repair_ray.run import RunError
+from repair_ray.scheduling.cluster import accelerators_of, nodes_of
+from repair_ray.scheduling.fit import Node as Place
+from repair_ray.scheduling.fit import capacity, totals
+from repair_ray.stages.graph import start_ray
 
 CONNECT_SECONDS = 10.0
 NODE_SECONDS = 120.0
@@ -26,17 +30,13 @@ GPU_QUERY = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,no
 
 
 @dataclass(frozen=True)
-class Node:
-    """One machine of the cluster. `memory` is what Ray gives to workers, `gpu_memory` of each GPU, both in bytes.
+class Node(Place):
+    """One machine of the cluster, as its own worker tells. `gpu_memory` is of each GPU, in bytes.
 
     `sees` tells whether the probe file of the output folder is there, `variables` which of those asked for are set in
     its workers; both None where the node did not answer, and then `error` says why.
     """
 
-    name: str
-    cpus: float
-    gpus: float
-    memory: float
     gpu_memory: tuple[int, ...] = ()
     sees: bool | None = None
     variables: frozenset[str] | None = None
@@ -57,55 +57,49 @@ def check_cluster(config: Config, probe: Path | None = None, timeout: float = NO
     Args:
         probe: a file in the output folder, which every node has to see.
     """
-    address = os.environ.get("RAY_ADDRESS")
     try:
-        _knock(address)
-        start_ray()
+        connect()
         alive = [node for node in ray.nodes() if node["Alive"]]
-    except Exception as error:
-        # Ray raises ConnectionError, RuntimeError (other versions), ValueError (an address that is none) and others.
-        advice = "start the cluster, or correct RAY_ADDRESS" if address else "see the log of the Ray session"
-        place = f"RAY_ADDRESS={address}" if address else "Ray on this machine"
-        return Cluster([Finding("cluster", "failed", f"{place}: {one_line(error)}", advice)])
+        planned = [node for node in nodes_of(config.cluster) if not node.there]
+    except RunError as error:
+        fact, _, advice = str(error).rpartition("; ")
+        return Cluster([Finding("cluster", "failed", fact, advice)])
     keys = {language.endpoint.key_variable for language in languages(config).values() if language.backend == "openai"}
     cluster = Cluster([], _look_at(alive, str(probe) if probe else None, sorted(keys), timeout))
     cluster.findings += [
         Finding("cluster", "ok", _described(cluster.nodes)),
-        *check_pools(config, cluster.nodes),
+        *check_pools(config, [*cluster.nodes, *planned]),
         *_check_nodes(cluster.nodes, keys),
     ]
     return cluster
 
 
-def check_pools(config: Config, nodes: Sequence[Node]) -> list[Finding]:
+def check_pools(config: Config, nodes: Sequence[Place]) -> list[Finding]:
     """Whether the pools of each graph, and the workers of each training, fit on these nodes."""
-    have = {"CPU": sum(node.cpus for node in nodes), "GPU": sum(node.gpus for node in nodes)}
-    wanted = {
-        name: (demand(pools), "the actors, num_cpus or num_gpus of its pools") for name, pools in graphs(config).items()
-    }
-    for key, training in (("base", config.base), ("training", config.training)):
-        if training is not None:
-            wanted[key] = (_of_training(training), f"{key}.workers" + (" or use_gpu" if training.use_gpu else ""))
-    found = []
-    for name, (needed, setting) in wanted.items():
-        short = shortage(needed, have)
-        if short is not None:
-            resource, need, there = short
-            fact = f"{name} needs {need:g} {resource}s and the cluster has {there:g}"
-            found.append(Finding("resources", "failed", fact, f"lower {setting}, or use a larger cluster"))
-    for name, pools in graphs(config).items() if not found else ():
-        for pool in pools:
-            places = sum(_places(pool, node) for node in nodes)
-            if places < pool.actors:
-                one = f"{pool.num_cpus:g} CPUs and {pool.num_gpus:g} GPUs"
-                fact = f"{name}: the nodes have room for {places} of {pool.actors} actors of {one}"
-                advice = "lower what an actor takes: each must fit on one node"
-                found.append(Finding("resources", "failed", fact, advice))
-    if found:
-        return found
-    name, (needed, _) = max(wanted.items(), key=lambda item: (item[1][0]["GPU"], item[1][0]["CPU"]))
-    most = f"{needed['CPU']:g} of {have['CPU']:g} CPUs and {needed['GPU']:g} of {have['GPU']:g} GPUs"
-    return [Finding("resources", "ok", f"every stage fits; most is held by {name}: {most}")]
+    made = plan(config, nodes)
+    if made.problems:
+        return [Finding("resources", "failed", cause.fact, cause.advice) for cause in made.causes.values()]
+    most = max(made.stages, key=lambda stage: (totals(stage.asks)["GPU"], totals(stage.asks)["CPU"]))
+    needed, have = totals(most.asks), capacity(nodes)
+    held = f"{needed['CPU']:g} of {have['CPU']:g} CPUs and {needed['GPU']:g} of {have['GPU']:g} GPUs"
+    return [Finding("resources", "ok", f"every stage fits; most is held by {most.name}: {held}")]
+
+
+def connect() -> None:
+    """Connect to Ray as a run does.
+
+    Raises:
+        RunError: the cluster cannot be reached, or Ray cannot start here.
+    """
+    address = os.environ.get("RAY_ADDRESS")
+    try:
+        _knock(address)
+        start_ray()
+    except Exception as error:
+        # Ray raises ConnectionError, RuntimeError (other versions), ValueError (an address that is none) and others.
+        advice = "start the cluster, or correct RAY_ADDRESS" if address else "see the log of the Ray session"
+        place = f"RAY_ADDRESS={address}" if address else "Ray on this machine"
+        raise RunError(f"{place}: {one_line(error)}; {advice}") from error
 
 
 def _knock(address: str | None) -> None:
@@ -113,18 +107,6 @@ def _knock(address: str | None) -> None:
     host, _, port = (address or "").rpartition("/")[2].rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
-
-
-def _of_training(training: TrainingConfig) -> dict[str, float]:
-    if training.use_gpu:
-        return {"CPU": 0.0, "GPU": float(training.workers)}
-    return {"CPU": MIN_CPUS * training.workers, "GPU": 0.0}
-
-
-def _places(pool: PoolConfig, node: Node) -> int:
-    parts = [(node.cpus, pool.num_cpus), (node.gpus, pool.num_gpus)]
-    # A margin, as shares such as 0.1 do not add up exactly.
-    return min((int(have / need + 1e-6) for have, need in parts if need), default=pool.actors)
 
 
 def _look_at(alive: Sequence[dict[str, Any]], probe: str | None, variables: list[str], timeout: float) -> list[Node]:
@@ -146,6 +128,7 @@ def _node(raw: dict[str, Any], reference: Any, answered: bool, timeout: float) -
         resources.get("CPU", 0.0),
         resources.get("GPU", 0.0),
         resources.get("memory", 0.0),
+        accelerators=accelerators_of(resources),
         error="" if answered else f"no worker answered within {timeout:g} s",
     )
     if not answered:

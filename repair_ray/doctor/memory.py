@@ -16,9 +16,10 @@ from safetensors import safe_open
 from repair_ray.config import Config
 from repair_ray.doctor.cluster import Node
 from repair_ray.doctor.models import PIPELINE_FILE, Place, pipeline_name
-from repair_ray.doctor.needs import edit_pool, language_pool, languages
+from repair_ray.doctor.needs import language_pool, languages
 from repair_ray.doctor.text import size
 from repair_ray.report.findings import Finding
+from repair_ray.stages.pools import pool_of
 
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 # A weight in fp32, its gradient, and both moments of AdamW.
@@ -106,7 +107,7 @@ def _of_retriever(config: Config, parameters: int) -> list[Load]:
 
 def _load_of(config: Config, place: Place, folder: Path) -> Load | None:
     if place.key == "edit.diffusion.model":
-        diffusion, pool = config.edit.diffusion, edit_pool(config)
+        diffusion, pool = config.edit.diffusion, pool_of(config, "edit").pool
         loaded = pipeline_bytes(folder, BYTES[diffusion.dtype])
         # What is offloaded waits in the memory of the node.
         share = pool.num_gpus if diffusion.offload == "none" else 0.0

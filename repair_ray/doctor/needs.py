@@ -1,14 +1,22 @@
-"""What a run of a config will use: strategies, language models, pools by graph, and the interpreters of pools."""
+"""What a run of a config will use: strategies, language models, and the interpreters of pools."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from repair_ray.config import Config, LanguageConfig, PoolConfig
+from repair_ray.stages.pools import Stage, pool_of
 
 DRIVER = ("torch", "torchvision", "ray", "open_clip", "faiss")
 DIFFUSION = ("diffusers", "transformers", "accelerate")
 NO_MODEL = ("none", "scene")
+# Stages that may have a pool of their own beside the editor's: what its actors need.
+OWN_POOLS: tuple[tuple[Stage, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("data", ("ray",), ("repair_ray.stages.ingest",)),
+    ("mining", ("ray", "faiss"), ("repair_ray.stages.mine",)),
+    ("selection", DRIVER, ("repair_ray.stages.select",)),
+    ("teacher", DRIVER, ("repair_ray.stages.embed",)),
+)
 
 
 def strategies(config: Config) -> set[str]:
@@ -56,27 +64,6 @@ def languages(config: Config) -> dict[str, LanguageConfig]:
     return found
 
 
-def graphs(config: Config) -> dict[str, tuple[PoolConfig, ...]]:
-    """The pools that each graph of a run holds together, by the name of what it makes, as the stages build them."""
-    pool, on_cpu = config.pool, config.pool.on_cpu()
-    made: dict[str, tuple[PoolConfig, ...]] = {"images": (on_cpu,), "embeddings": (pool,)}
-    if audits(config):
-        made |= {"failures": config.mining.pools(on_cpu, config.mining.shards or 1), "verdicts": (on_cpu,)}
-    if likens(config):
-        made["matches"] = (pool,)
-    if edits(config):
-        made["edits"] = (edit_pool(config), pool)
-    for key, language in languages(config).items():
-        if language.backend != "heuristic":
-            made[f"answers of {key}"] = (language_pool(language),)
-    return made
-
-
-def edit_pool(config: Config) -> PoolConfig:
-    """The actors that edit."""
-    return config.edit.pool or config.pool.on_cpu()
-
-
 def language_pool(language: LanguageConfig) -> PoolConfig:
     """The actors that ask: an endpoint needs no GPU here, and of an engine each worker may lie on another node."""
     pool = language.pool
@@ -107,11 +94,14 @@ def interpreters(config: Config) -> list[Interpreter]:
     embed = Interpreter(("pool",), config.pool.python, DRIVER, (*DRIVER, "repair_ray.stages.embed"))
     wanted = [Interpreter(("driver",), None, DRIVER, (*DRIVER, "repair_ray.rounds")), embed]
     if edits(config):
-        packages = ("ray", *DIFFUSION) if diffuses(config) else ("ray",)
+        packages: tuple[str, ...] = ("ray", *DIFFUSION) if diffuses(config) else ("ray",)
         imports = ("repair_ray.stages.candidates", *(["repair_ray.engines.diffusion"] if diffuses(config) else []))
-        pool = edit_pool(config)
-        key = "edit.pool" if config.edit.pool else "pool"
+        pool, key = pool_of(config, "edit")
         wanted.append(Interpreter((key,), pool.python, packages, imports))
+    for stage, needed, modules in OWN_POOLS:
+        pool, key = pool_of(config, stage)
+        if key != "pool":
+            wanted.append(Interpreter((key,), pool.python, needed, modules))
     for key, language in languages(config).items():
         wanted += _of_language(key, language)
     return _merged(wanted)

@@ -21,6 +21,7 @@ STEPS = 2
 BUDGET = 2
 # More changes than any caption of the heuristic backend needs: what so few rows confuse lies far apart.
 MANY = 99
+ONE_ACTOR = {"actors": 1, "max_actors": None}
 SCHEMA = pa.schema(
     [
         ("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())])),
@@ -50,11 +51,12 @@ def trial_config(config: Config, first: FirstRows, folder: Path) -> Config:
         training |= {"steps": STEPS, "validate_every": 1, "checkpoint_every": 1, "patience": None}
     for language in filter(None, (tree["language"], tree["audit"]["language"], tree["edit"]["language"])):
         language["endpoint"]["retries"] = min(1, language["endpoint"]["retries"])
-        language["pool"]["actors"] = 1
+        language["pool"] |= ONE_ACTOR
         if language["backend"] == "heuristic":
             language["max_changes"] = MANY
-    for pool in filter(None, (tree["pool"], tree["edit"]["pool"])):
-        pool["actors"] = 1
+    own = ((tree[section] or {}).get("pool") for section in ("data", "mining", "edit", "selection", "teacher"))
+    for pool in filter(None, (tree["pool"], *own)):
+        pool |= ONE_ACTOR
     return parse_config(tree, source="the trial's config")
 
 

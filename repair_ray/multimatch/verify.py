@@ -20,6 +20,7 @@ from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run
 from repair_ray.stages.ask import ask, with_answers
 from repair_ray.stages.cases import captions_of_images, language_case
 from repair_ray.stages.graph import Progress, Step, run_graph
+from repair_ray.stages.pools import cpu_pool
 from repair_ray.stages.questions import limits_of, recipe_of
 from repair_ray.stages.rows import Row, RowStage
 from repair_ray.tables import multimatch as benchmark_tables
@@ -106,11 +107,12 @@ def verify_by_language(run: Run, config: Config, progress: Progress) -> str:
                 VerifyPairs,
                 benchmark_tables.LABELS.schema,
                 {"language": language.model_dump(mode="json")},
-                config.pool.on_cpu(),
+                *cpu_pool(config),
             )
         ],
         given,
         faults=config.faults,
+        cluster=config.cluster,
         progress=progress,
     )
     return product

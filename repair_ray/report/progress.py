@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from types import TracebackType
@@ -11,8 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
 from rich.text import Text
 
+from repair_ray.report.plain import safe_text
 from repair_ray.report.results import duration
 
+PACKAGE = "repair_ray"
 PLAIN_EVERY = 10.0
 RUNNING, DONE, STOPPED = "running", "done", "stopped"
 
@@ -21,7 +24,8 @@ class ProgressView:
     """Shows how stages advance; calls match `stages.graph.Progress` and may come from any thread.
 
     Stages run one after another: a stage that has reached its total, or that another one follows, keeps its line with
-    a tick. One that an exception ends keeps its line with a cross.
+    a tick. One that an exception ends keeps its line with a cross. What the package logs as a warning, such as what a
+    stage waits for, is printed between the lines.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -30,6 +34,8 @@ class ProgressView:
         self._view: _Lines | _Plain = _Lines(self.console) if self.console.is_terminal else _Plain(self.console)
 
     def __enter__(self) -> ProgressView:
+        self._notes = _Notes(self.console)
+        logging.getLogger(PACKAGE).addHandler(self._notes)
         self._view.start()
         return self
 
@@ -37,11 +43,23 @@ class ProgressView:
         with self._lock:
             self._view.end_others(None, STOPPED if kind else DONE)
             self._view.stop()
+        logging.getLogger(PACKAGE).removeHandler(self._notes)
 
     def __call__(self, name: str, done: int, total: int) -> None:
         with self._lock:
             self._view.end_others(name, DONE)
             self._view.show(name, done, total)
+
+
+class _Notes(logging.Handler):
+    """Prints log records above a live display."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.WARNING)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._console.print(safe_text(record.getMessage(), "yellow"), highlight=False, soft_wrap=True)
 
 
 class _Lines:

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from repair_ray.sections.base import PositiveInt, Section, Seed
+from repair_ray.sections.pools import PoolConfig
 
 Format = Literal[
     "img2dataset",
@@ -66,6 +67,7 @@ class DataConfig(Section):
     near_cosine: float | None = Field(
         None, gt=0.0, le=1.0, description="list pictures to train on that are so near to an evaluated one, by embedding"
     )
+    pool: PoolConfig | None = Field(None, description="actors that open the pictures; unset: as `pool`, without GPUs")
 
     @model_validator(mode="after")
     def _one_source(self) -> DataConfig:

@@ -81,6 +81,12 @@ class LanguageConfig(Section):
             raise ValueError(f"language.model is unset: language.backend={self.backend} needs the name of a model")
         if self.backend == "heuristic" and self.view == "images":
             raise ValueError("language.view=images: the heuristic backend sees no picture; set language.view=captions")
+        each = self.pool.num_gpus / self.engine.workers
+        if self.backend == "vllm" and each > 1 and not each.is_integer():
+            raise ValueError(
+                f"language.pool.num_gpus={self.pool.num_gpus:g} over the {self.engine.workers} workers of one engine "
+                f"is {each:g} GPUs each: give each a share of one, or whole ones"
+            )
         return self
 
 

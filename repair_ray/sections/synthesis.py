@@ -44,6 +44,7 @@ class MiningConfig(Section):
     ivf_lists: PositiveInt | None = Field(None, description="lists of ivf; unset: 4 times the root of the gallery")
     ivf_probes: PositiveInt = Field(16, description="lists that are searched for a query")
     min_recall: Fraction = Field(0.9, description="ivf: with less of the exact neighbours found, the run stops")
+    pool: PoolConfig | None = Field(None, description="actors that search; unset: as `pool`, without GPUs")
 
     @model_validator(mode="after")
     def _consistent(self) -> MiningConfig:
@@ -90,7 +91,7 @@ class EditConfig(Section):
     candidates: PositiveInt = 3
     image_editor: ImageEditorName = Field("none", description="none: t2i takes paired counterparts only")
     diffusion: DiffusionConfig = DiffusionConfig()
-    pool: PoolConfig | None = Field(None, description="actors that edit; unset: as `pool`")
+    pool: PoolConfig | None = Field(None, description="actors that edit; unset: as `pool`, without GPUs")
 
 
 class SelectionConfig(Section):
@@ -103,6 +104,9 @@ class SelectionConfig(Section):
     alpha: Fraction = Field(0.5, description="weight of align against scaffold")
     d_i2t: PositiveInt = Field(5, description="edited captions kept for one image")
     d_t2i: PositiveInt = Field(1, description="edited images kept for one caption")
+    pool: PoolConfig | None = Field(
+        None, description="actors that score what the actors of edit.pool make, beside them; unset: as `pool`"
+    )
 
 
 class NegativesConfig(Section):

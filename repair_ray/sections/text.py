@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from repair_ray.sections.base import PositiveInt, Section, Seed
 from repair_ray.sections.data import DataConfig
 from repair_ray.sections.objective import HardNegativeMixingConfig, PositiveMixingConfig, switched
+from repair_ray.sections.pools import ClusterConfig
 from repair_ray.sections.training import OptimisationConfig, RetrieverConfig
 
 
@@ -87,6 +88,7 @@ class TextConfig(Section):
     validation: StsConfig | None = Field(None, description="the checkpoint that ranks these best wins; unset: the last")
     test: StsConfig | None = Field(None, description="measured once, at the end")
     bootstrap: PositiveInt = Field(1000, description="resamples of an interval")
+    cluster: ClusterConfig = ClusterConfig()
 
     @model_validator(mode="before")
     @classmethod

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from repair_ray.sections.base import Fraction, PositiveInt, Section
+from repair_ray.sections.pools import PoolConfig
 
 
 class RetrieverConfig(Section):
@@ -35,6 +36,7 @@ class TeacherConfig(Section):
     features: str | None = Field(
         None, description="Parquet of precomputed features: vector, and item_id, name (pictures) or text (captions)"
     )
+    pool: PoolConfig | None = Field(None, description="actors that embed with teacher.retriever; unset: as `pool`")
 
     @model_validator(mode="after")
     def _one(self) -> TeacherConfig:
@@ -58,6 +60,9 @@ class OptimisationConfig(Section):
     workers: PositiveInt = 1
     cpus_per_worker: PositiveInt = 2
     use_gpu: bool = False
+    accelerator_type: str | None = Field(
+        None, min_length=1, description="workers only on nodes with this GPU, by Ray's name for it, such as H100"
+    )
     validate_every: PositiveInt = Field(100, description="steps between validations; the best checkpoint wins")
     checkpoint_every: PositiveInt = Field(50, description="steps between checkpoints")
     patience: PositiveInt | None = Field(None, description="validations without a gain before stopping early")

@@ -72,9 +72,10 @@ def ask(
         answers,
         recipe,
         tables.ANSWERS,
-        [_operator(language, asdict(asked))],
+        [_operator(language, key_of(config, language), asdict(asked))],
         lambda: tables.to_table([row for q, row in questions.items() if q in missing], tables.QUESTIONS),
         faults=config.faults,
+        cluster=config.cluster,
         finish=lambda made: _with_stored(made, store.folder, questions),
         progress=progress,
     )
@@ -127,12 +128,23 @@ def _with_stored(made: pa.Table, folder: Path, questions: dict[str, Row]) -> pa.
     return pa.concat_tables([made, _stored(AnswerStore(folder), questions, there)])
 
 
-def _operator(language: LanguageConfig, arguments: dict[str, Any]) -> Operator:
+def key_of(config: Config, language: LanguageConfig) -> str:
+    """Where a language section stands in its config."""
+    verify = None if config.multimatch is None else config.multimatch.verify.language
+    places = {
+        "audit.language": config.audit.language,
+        "edit.language": config.edit.language,
+        "multimatch.verify.language": verify,
+    }
+    return next((key for key, section in places.items() if section is language), "language")
+
+
+def _operator(language: LanguageConfig, key: str, arguments: dict[str, Any]) -> Operator:
     # Only where they are asked for: both take seconds to import.
     if language.backend == "openai":
         from repair_ray.stages.endpoint import AskEndpoint
 
-        return Step(AskEndpoint, tables.ANSWERS.schema, arguments, language.pool.on_cpu())
+        return Step(AskEndpoint, tables.ANSWERS.schema, arguments, language.pool.on_cpu(), f"{key}.pool")
     from repair_ray.stages.engine import EngineStep
 
-    return EngineStep(language, arguments)
+    return EngineStep(language, arguments, key)

@@ -18,6 +18,7 @@ from repair_ray.run import Recipe, Run
 from repair_ray.stages.ask import ask, with_answers
 from repair_ray.stages.cases import language_case, make_cases
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
+from repair_ray.stages.pools import cpu_pool
 from repair_ray.stages.questions import RowLanguage, recipe_of
 from repair_ray.stages.rows import Row, RowStage
 
@@ -85,11 +86,12 @@ def judge(
                 AuditFailures,
                 tables.VERDICTS.schema,
                 {"language": language.model_dump(mode="json")},
-                config.pool.on_cpu(),
+                *cpu_pool(config),
             )
         ],
         lambda: with_answers(run, language, asked, cases(), lambda _: question),
         faults=config.faults,
+        cluster=config.cluster,
         progress=progress,
     )
 

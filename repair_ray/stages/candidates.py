@@ -16,6 +16,7 @@ from repair_ray.engines.registry import image_editor
 from repair_ray.engines.tasks import AnswerError
 from repair_ray.run import Run
 from repair_ray.stages.cases import language_case, mismatches_of
+from repair_ray.stages.pools import pool_of
 from repair_ray.stages.questions import RowLanguage
 from repair_ray.stages.rows import Row, RowStage
 from repair_ray.stages.sources import SHARDS
@@ -90,14 +91,13 @@ def _candidate(draft: Draft) -> dict[str, Any]:
 
 def candidate_arguments(run: Run, config: Config, product: str) -> dict[str, Any]:
     """What `MakeCandidates` is set up with to make the candidates of `product`."""
-    pool = config.edit.pool or config.pool.on_cpu()
     return {
         "folder": str(run.folder),
         "data": config.data.model_dump(mode="json"),
         "language": (config.edit.language or config.language).model_dump(mode="json"),
         "editor": config.edit.image_editor,
         "diffusion": config.edit.diffusion.model_dump(mode="json"),
-        "device": "cuda" if pool.num_gpus else "cpu",
+        "device": pool_of(config, "edit").device,
         "candidates": config.edit.candidates,
         "seed": config.seed,
         "product": product,

@@ -30,7 +30,7 @@ def make_data(run: Run, config: Config, progress: Progress = quiet, needed: tupl
     if world is not None:
         _draw_world(folder, world)
     sources = sources_of(data, folder)
-    apart = {"shard_mb", "near_cosine"} | (set() if data.near_same else {"near_bits"})
+    apart = {"shard_mb", "near_cosine", "pool"} | (set() if data.near_same else {"near_bits"})
     settings: dict[str, Any] = {"data": data.model_dump(mode="json", exclude=apart)}
     if world is None:
         settings["files"] = {split: source_digest(path) for split, path in sources.items()}

@@ -18,8 +18,8 @@ from repair_ray.run import Recipe, Run
 from repair_ray.stages.ask import ask, with_answers
 from repair_ray.stages.candidates import DRAFTS, MakeCandidates, candidate_arguments
 from repair_ray.stages.cases import make_cases, passed
-from repair_ray.stages.embed import device_of
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
+from repair_ray.stages.pools import pool_of
 from repair_ray.stages.questions import recipe_of
 from repair_ray.stages.rows import Row
 from repair_ray.stages.select import SelectCandidate, within_quota
@@ -37,7 +37,7 @@ def edit(
 ) -> None:
     """Make an `edits` table: one row a failure that passed the audit (or, without audit, a failure)."""
     data = config.data.model_dump(mode="json")
-    pool, edit_pool = config.pool, config.edit.pool or config.pool.on_cpu()
+    editing, scoring = pool_of(config, "edit"), pool_of(config, "selection")
     language = config.edit.language or config.language
 
     @cache
@@ -55,15 +55,15 @@ def edit(
         "folder": str(run.folder),
         "data": data,
         "spec": asdict(spec),
-        "device": device_of(config),
+        "device": scoring.device,
         "batch_size": config.retriever.batch_size,
-        "selection": config.selection.model_dump(mode="json"),
+        "selection": config.selection.model_dump(mode="json", exclude={"pool"}),
         "seed": config.seed,
     }
     settings = {
         "language": recipe_of(language),
         "edit": config.edit.model_dump(mode="json", exclude={"language", "pool"}),
-        "selection": config.selection.model_dump(mode="json"),
+        "selection": config.selection.model_dump(mode="json", exclude={"pool"}),
         "seed": config.seed,
     }
     # 2: a diffusion editor reads its source on the run's background and within the run's limits.
@@ -74,11 +74,12 @@ def edit(
         Recipe(settings, (*parents, *asked), version),
         tables.EDITS,
         [
-            Step(MakeCandidates, DRAFTS, candidate_arguments(run, config, product), edit_pool),
-            Step(SelectCandidate, tables.EDITS.schema, choose, pool),
+            Step(MakeCandidates, DRAFTS, candidate_arguments(run, config, product), *editing),
+            Step(SelectCandidate, tables.EDITS.schema, choose, *scoring),
         ],
         lambda: with_answers(run, language, asked, cases(), asked_of),
         faults=config.faults,
+        cluster=config.cluster,
         finish=lambda table: within_quota(table, config.selection),
         facts={"made_from": {"failures": failures, "verdicts": verdicts}},
         progress=progress,

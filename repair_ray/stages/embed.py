@@ -17,6 +17,7 @@ from repair_ray.data.images import ImageProblem
 from repair_ray.engines.retriever import RetrieverSpec, sees_texts_only
 from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run
 from repair_ray.stages.graph import Progress, Step, check_errors, quiet, run_graph
+from repair_ray.stages.pools import Pool, main_pool
 from repair_ray.stages.rows import Row, RowStage
 from repair_ray.stages.sink import ByPiece
 
@@ -68,11 +69,6 @@ def _with_vectors(rows: list[Row], vectors: np.ndarray) -> list[Row]:
     ]
 
 
-def device_of(config: Config) -> str:
-    """Where a stage's model runs: the pool's GPU share decides."""
-    return "cuda" if config.pool.num_gpus > 0 else "cpu"
-
-
 def embed(
     run: Run,
     config: Config,
@@ -82,12 +78,13 @@ def embed(
     parents: tuple[str, ...],
     *,
     weights: str | None = None,
+    pool: Pool | None = None,
     progress: Progress = quiet,
 ) -> None:
     """Make an `embeddings` table of all usable pictures and captions of some splits.
 
     The retriever's weights are known by `parents`, the products that they come from, or, where the config names them,
-    by `weights`.
+    by `weights`. `pool` is that of the retriever where it is not the run's own.
     """
     kinds = (tables.CAPTION,) if sees_texts_only(spec.model) else (tables.IMAGE, tables.CAPTION)
     embed_items(
@@ -99,6 +96,7 @@ def embed(
         (IMAGES, CAPTIONS, *parents),
         lambda: pa.concat_tables([items_of(run, kind, splits) for kind in kinds]),
         weights=weights,
+        pool=pool,
         progress=progress,
     )
 
@@ -113,6 +111,7 @@ def embed_items(
     items: Callable[[], pa.Table],
     *,
     weights: str | None = None,
+    pool: Pool | None = None,
     progress: Progress = quiet,
 ) -> None:
     """Make an `embeddings` table of any `ITEMS`.
@@ -122,11 +121,12 @@ def embed_items(
         weights: identity of the retriever's weights, where no parent is what they come from.
     """
     settings = {"retriever": {"model": spec.model, "precision": spec.precision, "weights": weights}, **chosen}
+    pool = pool or main_pool(config)
     arguments = {
         "folder": str(run.folder),
         "data": config.data.model_dump(mode="json"),
         "spec": asdict(spec),
-        "device": device_of(config),
+        "device": pool.device,
         "batch_size": config.retriever.batch_size,
     }
     run_graph(
@@ -134,10 +134,11 @@ def embed_items(
         product,
         Recipe(settings, parents),
         tables.EMBEDDINGS,
-        [Step(EmbedItems, tables.EMBEDDINGS.schema, arguments, config.pool)],
+        [Step(EmbedItems, tables.EMBEDDINGS.schema, arguments, *pool)],
         items,
         faults=config.faults,
         finish=ByPiece(("kind", "status", "reason"), lambda rows: _each_kind(rows, config.faults, product)),
+        cluster=config.cluster,
         facts={"model": spec.model, "weights": spec.weights},
         progress=progress,
     )

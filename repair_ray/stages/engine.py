@@ -29,9 +29,13 @@ from repair_ray.config import FaultConfig, LanguageConfig, PoolConfig
 from repair_ray.data.images import ImageProblem
 from repair_ray.engines.answers import FAILED, Answered, AnswerStore, second_try
 from repair_ray.engines.tasks import Prompt, task
+from repair_ray.scheduling.asks import of_engine, spread
+from repair_ray.scheduling.fit import MIB, Ask
 from repair_ray.stages.graph import interpreter
 from repair_ray.stages.questions import Asked
 
+# Batches that one engine mixes, as `ray.data.llm` has it.
+MIXED_BATCHES = 8
 ENDED = "its question ended the engine process"
 
 
@@ -41,6 +45,12 @@ class EngineStep:
 
     language: LanguageConfig
     arguments: dict[str, Any]
+    key: str = "language"
+
+    @property
+    def holds(self) -> Ask:
+        """What the engines' workers hold."""
+        return of_engine(self.language, self.key)
 
     @property
     def pool(self) -> PoolConfig:
@@ -54,14 +64,20 @@ class EngineStep:
         # A model that lies in a folder needs no hub, and must not wait for one.
         variables = {"HF_HUB_OFFLINE": "1"} if Path(language.model).is_dir() else {}
         workers = language.engine.workers
-        shares = {"CPU": pool.num_cpus / workers, "GPU": pool.num_gpus / workers}
+        # Ray takes the memory of an actor that is placed on its own apart from its other resources; see `_extend`.
+        memory = (pool.memory_mb or 0) * MIB if spread(language) else 0
+        shares = {"CPU": pool.num_cpus / workers, "GPU": pool.num_gpus / workers, "memory": memory / workers}
         bundle = {name: share for name, share in shares.items() if share}
+        in_flight = pool.blocks_in_flight or 2 * MIXED_BATCHES
         processor = build_processor(
             vLLMEngineProcessorConfig(
                 model_source=language.model,
                 engine_kwargs=dict(language.engine.arguments),
                 batch_size=pool.rows_per_block,
-                concurrency=(pool.actors, pool.actors),
+                concurrency=(pool.actors, pool.most),
+                max_concurrent_batches=min(in_flight, MIXED_BATCHES),
+                max_tasks_in_flight_per_actor=in_flight,
+                accelerator_type=pool.accelerator_type,
                 placement_group_config={"bundle_per_worker": bundle},
                 runtime_env=interpreter(pool.python, variables | language.engine.variables),
                 # Ours to do, for each question; the processor's own way adds a column.
@@ -85,6 +101,8 @@ class EngineStep:
         object.__setattr__(stage, "fn", AskEngine)
         stage.fn_constructor_kwargs["asking"] = {**self.arguments, "markers": str(markers), "poison": faults.poison}
         stage.map_batches_kwargs.update(max_restarts=faults.max_restarts, max_task_retries=faults.max_restarts)
+        if self.pool.memory_mb and not spread(self.language):
+            stage.map_batches_kwargs["memory"] = self.pool.memory_mb * MIB
 
 
 def _as_answers(table: pa.Table) -> pa.Table:

@@ -13,7 +13,7 @@ import re
 import shutil
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,11 +22,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import ray
 import ray.data
+from ray.data._internal.execution.execution_callback import ExecutionCallback
 from ray.data.checkpoint import CheckpointConfig
 
 import repair_ray
-from repair_ray.config import FaultConfig, PoolConfig
+from repair_ray.config import ClusterConfig, FaultConfig, PoolConfig
 from repair_ray.run import Clock, Recipe, Run, RunError
+from repair_ray.scheduling.asks import BLOCKS_IN_FLIGHT, FEEDING, actor_options, of_pool
+from repair_ray.scheduling.cluster import require
+from repair_ray.scheduling.fit import MIB, Ask
+from repair_ray.scheduling.stall import Stall
 from repair_ray.stages.rows import RowStage
 from repair_ray.stages.sink import ByPiece, check_counts, read_columns, reconcile, sorted_pieces
 from repair_ray.tables import Table
@@ -34,6 +39,7 @@ from repair_ray.tables.files import StatusCounts
 
 Progress = Callable[[str, int, int], None]
 MIN_LOCAL_CPUS = 4
+DEFAULT_CLUSTER = ClusterConfig()
 # Not Ray's own wrappings of the error of a user's class.
 _NAMED_ERROR = re.compile(r"^(?!ray\.|UserCodeException)[\w.]+(Error|Exception|Problem|Interrupt|Exit)\b:")
 PACKAGE_ROOT = Path(repair_ray.__file__).parents[1]
@@ -57,7 +63,12 @@ class Operator(Protocol):
 
     @property
     def pool(self) -> PoolConfig:
-        """The actors that it takes for as long as the graph runs, and their batches."""
+        """Its actors, and their batches."""
+        ...
+
+    @property
+    def holds(self) -> Ask:
+        """What it holds of the cluster for as long as the graph runs."""
         ...
 
     def apply(self, data: ray.data.Dataset, id_column: str, markers: Path, faults: FaultConfig) -> ray.data.Dataset:
@@ -67,12 +78,21 @@ class Operator(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """An operator of row stages: the class, what its `setup` takes, the schema that it puts out, its actor pool."""
+    """An operator of row stages: the class, what its `setup` takes, the schema that it puts out, its actor pool.
+
+    `key` is where the pool's settings stand.
+    """
 
     stage: type[RowStage]
     schema: pa.Schema
     arguments: dict[str, Any] = field(default_factory=dict)
     pool: PoolConfig = field(default_factory=PoolConfig)
+    key: str = "pool"
+
+    @property
+    def holds(self) -> Ask:
+        """What its actors hold."""
+        return of_pool(self.pool, self.key)
 
     def apply(self, data: ray.data.Dataset, id_column: str, markers: Path, faults: FaultConfig) -> ray.data.Dataset:
         return data.map_batches(
@@ -86,9 +106,12 @@ class Step:
             },
             batch_size=self.pool.rows_per_block,
             batch_format="pyarrow",
-            compute=ray.data.ActorPoolStrategy(size=self.pool.actors),
-            num_cpus=self.pool.num_cpus,
-            num_gpus=self.pool.num_gpus or None,
+            compute=ray.data.ActorPoolStrategy(
+                min_size=self.pool.actors,
+                max_size=self.pool.most,
+                max_tasks_in_flight_per_actor=self.pool.blocks_in_flight or BLOCKS_IN_FLIGHT,
+            ),
+            **actor_options(self.pool),
             max_restarts=faults.max_restarts,
             max_task_retries=faults.max_restarts,
             runtime_env=interpreter(self.pool.python),
@@ -113,6 +136,7 @@ def run_graph(
     make_input: Callable[[], pa.Table | Iterable[pa.Table]],
     *,
     faults: FaultConfig,
+    cluster: ClusterConfig = DEFAULT_CLUSTER,
     finish: Callable[[pa.Table], pa.Table] | ByPiece | None = None,
     facts: dict[str, Any] | None = None,
     progress: Progress = quiet,
@@ -127,8 +151,8 @@ def run_graph(
         progress: called with the product's name, rows done and rows to do, about twice a second.
 
     Raises:
-        RunError: no input row, a pool that cannot be scheduled, rows that are missing or doubled at the end, or more
-            failing rows than `faults.max_error_rate`.
+        RunError: no input row, pools that the cluster cannot hold, no row for `faults.stop_seconds`, rows that are
+            missing or doubled at the end, or more failing rows than `faults.max_error_rate`.
     """
     if run.ready(product, recipe):
         return
@@ -137,9 +161,11 @@ def run_graph(
     source, sink = work / "input", work / "rows"
     total = _write_input(source / "input.parquet", make_input, product)
     shutil.rmtree(work / "markers", ignore_errors=True)
-    _check_schedulable(steps, product)
-    with _Watch(sink, product, total, progress, clock):
-        _execute(source, sink, work, kind, steps, faults)
+    asks = [*(step.holds for step in steps), FEEDING]
+    require(product, asks, cluster)
+    stall = Stall(product, asks, faults)
+    with _Watch(sink, product, total, progress, clock, stall):
+        _execute(source, sink, work, kind, steps, faults, _context(cluster, stall))
     files = sorted(sink.glob("*.parquet"))
     reconcile(files, source / "input.parquet", kind, product)
     check_counts(_counted(files, kind), faults, product)
@@ -191,10 +217,56 @@ def _finished(files: Sequence[Path], kind: Table, work: Path, finish: ByPiece | 
     return map(finish.decide(pa.concat_tables(read_columns(files, kind.schema, finish.columns))), pieces)
 
 
-def _execute(source: Path, sink: Path, work: Path, kind: Table, steps: Sequence[Operator], faults: FaultConfig) -> None:
+def _context(cluster: ClusterConfig, stall: Stall) -> ray.data.DataContext:
+    """Ray Data's settings for one graph."""
     context = ray.data.DataContext.get_current().copy()
     context.enable_progress_bars = False
     context.max_errored_blocks = 0
+    if cluster.object_store_mb is not None:
+        context.execution_options.resource_limits = ray.data.ExecutionResources.for_limits(
+            object_store_memory=cluster.object_store_mb * MIB
+        )
+    # Ray Data would end a graph after half an hour without a finished block, which an editor or a cluster that starts
+    # nodes may well take: `faults.stop_seconds` is ours for it.
+    context.execution_no_progress_timeout_s = -1
+    callbacks: list[Any] = [*context.custom_execution_callback_classes, _Stopping(stall)]
+    context.custom_execution_callback_classes = callbacks
+    return context
+
+
+class _Stopping(ExecutionCallback):
+    """Ends a graph from within, when its stage has been given up.
+
+    Ray Data takes a class and sends it to all workers with its settings; only the driver's scheduling loop needs it.
+    """
+
+    def __init__(self, stall: Stall) -> None:
+        self._stall = stall
+
+    def __call__(self) -> _Stopping:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Stopping:
+        return self
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return object, ()
+
+    def on_execution_step(self, executor: Any) -> None:
+        """Called by Ray Data several times a second."""
+        if self._stall.given_up is not None:
+            raise RunError(self._stall.given_up)
+
+
+def _execute(
+    source: Path,
+    sink: Path,
+    work: Path,
+    kind: Table,
+    steps: Sequence[Operator],
+    faults: FaultConfig,
+    context: ray.data.DataContext,
+) -> None:
     context.checkpoint_config = CheckpointConfig(
         id_column=kind.id_column, checkpoint_path=str(work / "ids"), delete_checkpoint_on_success=False
     )
@@ -230,31 +302,6 @@ def _explain(error: Exception, sink: Path) -> str:
     return f"the graph stopped; the rows that were finished are kept. {last}"
 
 
-def demand(pools: Sequence[PoolConfig]) -> dict[str, float]:
-    """Logical CPUs and GPUs that the pools of one graph take together."""
-    # Ray Data waits for ever when its actor pools leave no CPU for the tasks that feed them.
-    return {
-        "CPU": sum(pool.actors * pool.num_cpus for pool in pools) + 1,
-        "GPU": sum(pool.actors * pool.num_gpus for pool in pools),
-    }
-
-
-def shortage(needed: Mapping[str, float], have: Mapping[str, float]) -> tuple[str, float, float] | None:
-    """The first resource of which a cluster has too little: its name, what is needed, what is there."""
-    for name, need in needed.items():
-        if need > have.get(name, 0.0):
-            return name, need, have.get(name, 0.0)
-    return None
-
-
-def _check_schedulable(steps: Sequence[Operator], product: str) -> None:
-    short = shortage(demand([step.pool for step in steps]), ray.cluster_resources())
-    if short is not None:
-        name, need, there = short
-        raise RunError(
-            f"{product} needs {need:g} {name}s but the cluster has {there:g}; "
-            f"lower pool.actors or pool.num_{name.lower()}s"
-        )
 
 
 def check_errors(made: pa.Table, faults: FaultConfig, product: str, what: str = "rows") -> None:
@@ -267,8 +314,8 @@ def check_errors(made: pa.Table, faults: FaultConfig, product: str, what: str = 
 class _Watch:
     """Tells how many rows have reached the sink, while a graph runs, and keeps the time spent for a resumed run."""
 
-    def __init__(self, sink: Path, product: str, total: int, progress: Progress, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, sink: Path, product: str, total: int, progress: Progress, clock: Clock, stall: Stall) -> None:
+        self._clock, self._stall = clock, stall
         self._sink, self._product, self._total, self._progress = sink, product, total, progress
         self._counted: dict[str, int] = {}
         self._stop = threading.Event()
@@ -290,7 +337,9 @@ class _Watch:
                         self._counted[path.name] = pq.read_metadata(path).num_rows
                     except (OSError, pa.ArrowInvalid):
                         continue  # still being written
-            self._progress(self._product, min(sum(self._counted.values()), self._total), self._total)
+            done = min(sum(self._counted.values()), self._total)
+            self._progress(self._product, done, self._total)
+            self._stall.tell(done)
             self._clock.keep(total=self._total)
 
 

@@ -21,6 +21,7 @@ from repair_ray.data.images import ImageProblem, pixel_hash
 from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run, RunError
 from repair_ray.stages.duplicates import settle_duplicates
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
+from repair_ray.stages.pools import pool_of
 from repair_ray.stages.rows import Row, RowStage
 from repair_ray.stages.sources import gather
 
@@ -81,11 +82,12 @@ def ingest(
                 CheckImages,
                 tables.IMAGES.schema,
                 {"folder": str(run.folder), "data": config.data.model_dump(mode="json")},
-                config.pool.on_cpu(),
+                *pool_of(config, "data"),
             )
         ],
         gather_input,
         faults=config.faults,
+        cluster=config.cluster,
         finish=lambda table: settle_duplicates(table, config.data, trained),
         progress=progress,
     )

@@ -20,8 +20,8 @@ from repair_ray.engines.san.totals import WordMatcher, WordTotals
 from repair_ray.engines.words import Key, language
 from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run, RunError
 from repair_ray.stages.captioned import captioned
-from repair_ray.stages.embed import device_of
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
+from repair_ray.stages.pools import cpu_pool, main_pool
 from repair_ray.stages.rows import Row, RowStage
 from repair_ray.stages.word_tables import form_rows
 
@@ -148,6 +148,7 @@ def match_words(
         settings["negatives"]["prompt"] = section.prompt
     if needs == "prototypes":
         settings["negatives"] |= {"alpha": section.alpha, "tokens": section.tokens}
+    chosen = main_pool(config) if spec is not None else cpu_pool(config)
     arguments = {
         "folder": str(run.folder),
         "data": config.data.model_dump(mode="json"),
@@ -157,11 +158,10 @@ def match_words(
         "alpha": section.alpha,
         "kind": section.tokens,
         "spec": None if spec is None else asdict(spec),
-        "device": device_of(config),
+        "device": chosen.device,
         "batch_size": config.retriever.batch_size,
     }
-    pool = config.pool if spec is not None else config.pool.on_cpu()
-    pool = pool.model_copy(update={"rows_per_block": max(ROWS, pool.rows_per_block)})
+    pool = chosen.pool.model_copy(update={"rows_per_block": max(ROWS, chosen.pool.rows_per_block)})
     run_graph(
         run,
         product,
@@ -170,6 +170,7 @@ def match_words(
         [Step(MatchWords, tables.MATCHES.schema, arguments, pool)],
         lambda: captioned(run, splits),
         faults=config.faults,
+        cluster=config.cluster,
         facts={"model": spec.model, "weights": spec.weights} if spec is not None else None,
         progress=progress,
     )

@@ -21,6 +21,7 @@ from repair_ray.evaluation.positives import Answers
 from repair_ray.run import Recipe, Run
 from repair_ray.stages.gallery import GALLERY, QUERY, Files, prepare
 from repair_ray.stages.graph import Operator, Progress, Step, half_made, quiet, run_graph
+from repair_ray.stages.pools import pool_of
 from repair_ray.stages.rows import Row, RowStage
 from repair_ray.stages.shards import Shards, ask
 from repair_ray.stages.sink import ByPiece
@@ -173,6 +174,7 @@ def mine(
             steps,
             lambda: _queries(mining, files),
             faults=config.faults,
+            cluster=config.cluster,
             finish=ByPiece(("failure_id", "direction", "rank", "status"), lambda rows: _budget(rows, mining)),
             facts={"search": _facts(mining, files)},
             progress=progress,
@@ -185,7 +187,7 @@ def mine(
 
 def _settings(mining: MiningConfig, seed: int) -> dict[str, Any]:
     """What the failures depend on. The others change the speed alone."""
-    speed = {"memory_mb", "shards"}
+    speed = {"memory_mb", "shards", "pool"}
     if mining.index == "flat":
         return {"mining": mining.model_dump(mode="json", exclude={*speed, "ivf_lists", "ivf_probes", "min_recall"})}
     return {"mining": mining.model_dump(mode="json", exclude=speed), "seed": seed}
@@ -202,8 +204,9 @@ def _steps(config: Config, files: Files) -> list[Operator]:
     """The actors that search: each the whole gallery, or each a part of it beside two that merge what they find."""
     mining, rows, directions = config.mining, files.facts["rows"], config.mining.directions
     queries = sum(rows[QUERY[direction]] for direction in directions)
-    gpu = bool(config.pool.num_gpus) and mining.index == "flat" and has_gpu()
-    pool = config.pool if gpu else config.pool.on_cpu()
+    pool, key = pool_of(config, "mining")
+    gpu = bool(pool.num_gpus) and mining.index == "flat" and has_gpu()
+    pool = pool if gpu else pool.on_cpu()
     shards = _shards(mining, pool, max(rows[GALLERY[direction]] for direction in directions) * files.facts["width"] * 4)
     arguments = {
         "folder": str(files.folder),
@@ -216,9 +219,9 @@ def _steps(config: Config, files: Files) -> list[Operator]:
     searching, *parted = mining.pools(pool, shards)
     searching = _sized(searching, queries)
     if not parted:
-        return [Step(MineFailures, tables.FAILURES.schema, {**arguments, "gpu": gpu}, searching)]
-    parts = Shards(files, mining.memory_mb * 2**20, parted[0], gpu)
-    return [Step(MineFailures, tables.FAILURES.schema, {**arguments, "shards": parts.names}, searching), parts]
+        return [Step(MineFailures, tables.FAILURES.schema, {**arguments, "gpu": gpu}, searching, key)]
+    parts = Shards(files, mining.memory_mb * 2**20, parted[0], gpu, key)
+    return [Step(MineFailures, tables.FAILURES.schema, {**arguments, "shards": parts.names}, searching, key), parts]
 
 
 def _shards(mining: MiningConfig, pool: PoolConfig, gallery_bytes: int) -> int:

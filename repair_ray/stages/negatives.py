@@ -15,6 +15,7 @@ from repair_ray.engines.words import language
 from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run
 from repair_ray.stages.captioned import captioned
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
+from repair_ray.stages.pools import cpu_pool
 from repair_ray.stages.rows import Row, RowStage
 from repair_ray.stages.word_tables import read_alike, read_forms
 
@@ -124,9 +125,10 @@ def write_negatives(
             (IMAGES, CAPTIONS, *parents),
         ),
         tables.NEGATIVES,
-        [Step(WriteNegatives, tables.NEGATIVES.schema, arguments, config.pool.on_cpu())],
+        [Step(WriteNegatives, tables.NEGATIVES.schema, arguments, *cpu_pool(config))],
         lambda: captioned(run, splits),
         faults=config.faults,
+        cluster=config.cluster,
         finish=lambda table: spread(table, config.mining.budget, config.seed),
         progress=progress,
     )

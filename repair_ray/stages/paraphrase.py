@@ -17,6 +17,7 @@ from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run
 from repair_ray.stages.ask import ask, with_answers
 from repair_ray.stages.cases import language_case, make_cases
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
+from repair_ray.stages.pools import cpu_pool
 from repair_ray.stages.questions import RowLanguage, recipe_of
 from repair_ray.stages.rows import Row, RowStage
 
@@ -71,11 +72,12 @@ def paraphrase(run: Run, config: Config, product: str, progress: Progress = quie
                 ParaphraseCaptions,
                 tables.EDITS.schema,
                 {"language": language.model_dump(mode="json")},
-                config.pool.on_cpu(),
+                *cpu_pool(config),
             )
         ],
         lambda: with_answers(run, language, asked, cases(), asked_of),
         faults=config.faults,
+        cluster=config.cluster,
         progress=progress,
     )
 

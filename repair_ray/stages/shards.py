@@ -13,6 +13,8 @@ import ray.data
 
 from repair_ray.config import FaultConfig, PoolConfig
 from repair_ray.engines.searcher import Searcher, merge_top_k
+from repair_ray.scheduling.asks import actor_options, of_pool
+from repair_ray.scheduling.fit import Ask
 from repair_ray.stages.gallery import Files
 from repair_ray.stages.graph import interpreter
 
@@ -41,8 +43,14 @@ class Shards:
     memory_bytes: int
     pool: PoolConfig
     gpu: bool = False
+    key: str = "pool"
     session: str = field(default_factory=lambda: uuid.uuid4().hex)
     _actors: list[Any] = field(default_factory=list)
+
+    @property
+    def holds(self) -> Ask:
+        """What its actors hold."""
+        return of_pool(self.pool, self.key)
 
     @property
     def names(self) -> list[str]:
@@ -53,8 +61,7 @@ class Shards:
         for number, name in enumerate(self.names):
             options = ray.remote(GalleryShard).options(
                 name=name,
-                num_cpus=self.pool.num_cpus,
-                num_gpus=self.pool.num_gpus or None,
+                **actor_options(self.pool),
                 max_restarts=faults.max_restarts,
                 max_task_retries=faults.max_restarts,
                 runtime_env=interpreter(self.pool.python),

@@ -20,7 +20,7 @@ from repair_ray.stages.select import within_quota
 
 def paired_edits(run: Run, config: Config, product: str, failures: str, verdicts: str) -> None:
     """`mined`: failures with the query's own counterpart in place of an edit: hard negatives without repair."""
-    recipe = Recipe({"selection": config.selection.model_dump(mode="json")}, (failures, verdicts))
+    recipe = Recipe({"selection": config.selection.model_dump(mode="json", exclude={"pool"})}, (failures, verdicts))
     if run.ready(product, recipe):
         return
     start = time.monotonic()

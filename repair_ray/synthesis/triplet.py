@@ -17,6 +17,7 @@ from repair_ray.stages.ask import ask, with_answers
 from repair_ray.stages.candidates import DRAFTS, MakeCandidates, candidate_arguments
 from repair_ray.stages.cases import make_cases
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
+from repair_ray.stages.pools import cpu_pool, pool_of
 from repair_ray.stages.questions import recipe_of
 from repair_ray.stages.rows import Row, RowStage
 
@@ -60,7 +61,6 @@ def triplets(run: Run, config: Config, product: str, negatives: str, progress: P
 
 def _edit_pictures(run: Run, config: Config, product: str, negatives: str, progress: Progress) -> None:
     language = config.edit.language or config.language
-    edit_pool = config.edit.pool or config.pool.on_cpu()
 
     @cache
     def cases() -> pa.Table:
@@ -81,11 +81,12 @@ def _edit_pictures(run: Run, config: Config, product: str, negatives: str, progr
         Recipe(settings, (negatives, *asked)),
         tables.EDITS,
         [
-            Step(MakeCandidates, DRAFTS, candidate_arguments(run, config, product), edit_pool),
-            Step(TakeFirst, tables.EDITS.schema, {}, config.pool.on_cpu()),
+            Step(MakeCandidates, DRAFTS, candidate_arguments(run, config, product), *pool_of(config, "edit")),
+            Step(TakeFirst, tables.EDITS.schema, {}, *cpu_pool(config)),
         ],
         lambda: with_answers(run, language, asked, cases(), asked_of),
         faults=config.faults,
+        cluster=config.cluster,
         progress=progress,
     )
 

@@ -9,54 +9,81 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import ray
 from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
-from repair_ray.config import OptimisationConfig
+from repair_ray.config import ClusterConfig, FaultConfig
 from repair_ray.run import RunError, read_json, write_json
+from repair_ray.scheduling.asks import of_training
+from repair_ray.scheduling.cluster import nodes_of, require
+from repair_ray.scheduling.stall import Stall, workers_waiting
 from repair_ray.training.job import HISTORY, POSITION, STATE_FOLDER, WEIGHTS, AnyJob, Job, read_progress
 
-# What a worker without a GPU reserves on a machine that is too small for more.
-MIN_CPUS = 0.5
+# After so long without room for all workers, Ray Train counts a failure of its controller, and tries again.
+ROOM_SECONDS = 60.0
+FAULTS, CLUSTER = FaultConfig(), ClusterConfig()
 
 
-def train(job: Job, progress: Callable[[str, int, int], None]) -> dict[str, Any]:
+def train(
+    job: Job,
+    progress: Callable[[str, int, int], None],
+    *,
+    faults: FaultConfig = FAULTS,
+    cluster: ClusterConfig = CLUSTER,
+    key: str = "training",
+) -> dict[str, Any]:
     """Train on pictures and captions; see `launch`."""
-    return launch(job, _worker, progress)
+    return launch(job, _worker, progress, faults=faults, cluster=cluster, key=key)
 
 
 def launch(
-    job: AnyJob, worker: Callable[[dict[str, Any]], None], progress: Callable[[str, int, int], None]
+    job: AnyJob,
+    worker: Callable[[dict[str, Any]], None],
+    progress: Callable[[str, int, int], None],
+    *,
+    faults: FaultConfig = FAULTS,
+    cluster: ClusterConfig = CLUSTER,
+    key: str = "training",
 ) -> dict[str, Any]:
     """Train to the end, resuming what lies under the job's name; returns steps, items encoded and the history.
 
+    `key` is the section that its workers are set in.
     `worker` is what each Ray Train worker runs, on `{"job": job}`. Writes `model.safetensors` (the best weights by
     validation) and `history.json` into `job.folder`.
 
     Raises:
-        RunError: a worker failed more often than Ray Train retries.
+        RunError: workers that the cluster cannot hold, no room for them within `faults.stop_seconds`, or a worker
+            that failed more often than Ray Train retries.
     """
-    folder = Path(job.folder)
+    folder, training = Path(job.folder), job.training
+    asked = of_training(training, nodes_of(cluster), key)
+    require(job.name, [asked], cluster)
+    # Ray Train would wait for room for ever.
+    rounds = -1 if faults.stop_seconds is None else int(faults.stop_seconds // ROOM_SECONDS)
     trainer = TorchTrainer(
         worker,
         train_loop_config={"job": job},
         scaling_config=ScalingConfig(
-            num_workers=job.training.workers,
-            use_gpu=job.training.use_gpu,
-            resources_per_worker=None if job.training.use_gpu else {"CPU": _cpus(job.training)},
+            num_workers=training.workers,
+            use_gpu=training.use_gpu,
+            resources_per_worker=None if training.use_gpu else {"CPU": asked.cpus},
+            accelerator_type=training.accelerator_type,
         ),
         run_config=RunConfig(
             name=STATE_FOLDER,
             storage_path=str(folder),
             checkpoint_config=CheckpointConfig(num_to_keep=2),
-            failure_config=FailureConfig(max_failures=3),
+            # mypy sees the arguments of Ray Train's first version.
+            failure_config=FailureConfig(max_failures=3, controller_failure_limit=rounds),  # type: ignore[call-arg]
         ),
     )
+    stall = Stall(job.name, [asked], faults, unit="step", look=workers_waiting(asked.count))
     try:
-        with _watch(job, progress):
+        with _watch(job, progress, stall):
             result = trainer.fit()
     except Exception as error:
+        if stall.given_up is not None:
+            raise RunError(stall.given_up) from error
         raise RunError(
             f"training {job.name} stopped; start again to go on from its last checkpoint. {_tail(error)}"
         ) from error
@@ -81,7 +108,7 @@ def launch(
 
 
 @contextlib.contextmanager
-def _watch(job: AnyJob, progress: Callable[[str, int, int], None]) -> Iterator[None]:
+def _watch(job: AnyJob, progress: Callable[[str, int, int], None], stall: Stall) -> Iterator[None]:
     """Tells the step that the first worker has reached, from the file that it keeps."""
     done = threading.Event()
 
@@ -89,6 +116,7 @@ def _watch(job: AnyJob, progress: Callable[[str, int, int], None]) -> Iterator[N
         while not done.wait(0.5):
             record = read_json(Path(job.folder) / POSITION) or {"step": 0}
             progress(job.name, record["step"], job.training.steps)
+            stall.tell(record["step"])
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
@@ -99,12 +127,6 @@ def _watch(job: AnyJob, progress: Callable[[str, int, int], None]) -> Iterator[N
         thread.join()
     # Also where training stopped early: its steps are done.
     progress(job.name, job.training.steps, job.training.steps)
-
-
-def _cpus(config: OptimisationConfig) -> float:
-    # Logical CPUs: threads are set by cpus_per_worker, the reservation only has to fit the machine.
-    have = ray.cluster_resources().get("CPU", 1.0)
-    return max(MIN_CPUS, min(float(config.cpus_per_worker), (have - 1) / config.workers))
 
 
 def _tail(error: Exception) -> str:

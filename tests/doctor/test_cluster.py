@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from repair_ray.config import Config, PoolConfig, parse_config
+from repair_ray.config import Config, parse_config
 from repair_ray.doctor.cluster import Node, check_cluster, check_pools
-from repair_ray.stages.graph import demand, shortage
 
 WORLD = {"world": {"train": 4, "validation": 2, "test": 2}}
 SMALL = Node("a", cpus=4, gpus=0, memory=2**33)
@@ -20,29 +19,20 @@ def config(**sections: Any) -> Config:
     return parse_config({"data": WORLD, "edit": {"image_editor": "scene"}, **sections})
 
 
-def test_what_a_graph_takes() -> None:
-    pools = [PoolConfig(actors=3, num_cpus=0.5, num_gpus=0.25), PoolConfig(actors=2, num_cpus=2, num_gpus=1)]
-    # 1.5 + 4, and one for the tasks that feed them; 0.75 + 2.
-    assert demand(pools) == {"CPU": 6.5, "GPU": 2.75}
-    assert shortage(demand(pools), {"CPU": 6.5, "GPU": 2.75}) is None
-    assert shortage(demand(pools), {"CPU": 6.0, "GPU": 8.0}) == ("CPU", 6.5, 6.0)
-    assert shortage(demand(pools), {"CPU": 8.0}) == ("GPU", 2.75, 0.0)
-
-
 @pytest.mark.parametrize(
     ("sections", "nodes", "expected"),
     [
         # The editing actors and those that score hold their CPUs together: 3 + 3 + 1.
-        ({"pool": {"actors": 3}}, [SMALL], ["edits needs 7 CPUs and the cluster has 4"]),
+        ({"pool": {"actors": 3}}, [SMALL], ["round-1/edits needs 7 CPUs and the cluster has 4 CPUs"]),
         (
             {"edit": {"image_editor": "none", "pool": {"num_gpus": 2, "actors": 1}}},
             TWO_OF_ONE_GPU,
-            ["edits: the nodes have room for 0 of 1 actors of 1 CPUs and 2 GPUs"],
+            ["round-1/edits: the nodes have room for 0 of 1 actors of 1 CPUs and 2 GPUs"],
         ),
         (
             {"language": {"backend": "vllm", "model": "m", "pool": {"num_gpus": 1, "actors": 3}}},
             TWO_OF_ONE_GPU,
-            ["answers of language needs 3 GPUs and the cluster has 2"],
+            ["round-1/verdicts_answers needs 3 GPUs and the cluster has 2 GPUs"],
         ),
         # Of an engine that is spread over two GPUs, each worker takes its own.
         (
@@ -57,11 +47,28 @@ def test_what_a_graph_takes() -> None:
             TWO_OF_ONE_GPU,
             [],
         ),
+        # One process that starts both workers has to have both GPUs on its node.
+        (
+            {
+                "language": {
+                    "backend": "vllm",
+                    "model": "m",
+                    "engine": {"arguments": {"tensor_parallel_size": 2, "distributed_executor_backend": "mp"}},
+                    "pool": {"num_gpus": 2},
+                }
+            },
+            TWO_OF_ONE_GPU,
+            ["round-1/verdicts_answers: the nodes have room for 0 of 1 actors of 1 CPUs and 2 GPUs"],
+        ),
         # An endpoint's actors need no GPU here, whatever their pool says.
         ({"language": {"backend": "openai", "model": "m", "pool": {"num_gpus": 8}}}, [SMALL], []),
-        ({"training": {"use_gpu": True, "workers": 2}}, [SMALL], ["training needs 2 GPUs and the cluster has 0"]),
+        (
+            {"training": {"use_gpu": True, "workers": 2}},
+            [SMALL],
+            ["round-1/training needs 2 GPUs and the cluster has 0 GPUs"],
+        ),
         ({"training": {"workers": 8}}, [SMALL], []),
-        ({"base": {"workers": 16}}, [SMALL], ["base needs 8 CPUs and the cluster has 4"]),
+        ({"base": {"workers": 16}}, [SMALL], ["base/training needs 8 CPUs and the cluster has 4 CPUs"]),
         # Nothing is edited: nobody waits for the editing actors.
         ({"strategy": "vanilla", "edit": {"pool": {"actors": 9}}}, [SMALL], []),
     ],
@@ -70,6 +77,7 @@ def test_what_a_graph_takes() -> None:
         "one node",
         "engines",
         "one engine on two nodes",
+        "one engine on one node",
         "endpoint",
         "training on GPUs",
         "small shares",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from repair_ray.config import parse_config
-from repair_ray.doctor.needs import audits, edits, graphs, languages, likens
+from repair_ray.doctor.needs import audits, edits, languages, likens
 
 FINE = {"objective": {"fine_grained": True}}
 
@@ -30,8 +30,6 @@ FINE = {"objective": {"fine_grained": True}}
 def test_stages_of_a_strategy(settings: dict[str, Any], audited: bool, edited: bool, likened: bool) -> None:
     config = parse_config({"data": {"path": "x"}, "controls": "none", **settings})
     assert (audits(config), edits(config), likens(config)) == (audited, edited, likened)
-    assert ("verdicts" in graphs(config), "edits" in graphs(config)) == (audited, edited)
-    assert ("matches" in graphs(config)) == likened
 
 
 def test_a_split_gallery_takes_actors_of_its_own() -> None:
