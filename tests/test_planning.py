@@ -138,3 +138,15 @@ def test_the_tables_say_all_of_it() -> None:
     (line,) = [line for line in told.splitlines() if line.startswith("  embeddings")]
     for part in ("1-4 of pool", "1 CPU, 1 GPU, 0.5 GiB", "256 x 2", "GPU 1/8, CPU 2/36, 0.5 GiB of 136.0 GiB", "96"):
         assert part in line
+
+
+def test_a_split_gallery_takes_actors_of_its_own() -> None:
+    def pools(**mining: Any) -> list[tuple[str, int, float, float]]:
+        made = planned(pool={"actors": 4, "num_cpus": 2, "num_gpus": 1}, mining=mining)
+        (mined,) = [stage for stage in made.stages if stage.name == "round-1/failures"]
+        return [(pool.key, pool.holds.count, pool.holds.cpus, pool.holds.gpus) for pool in mined.workers]
+
+    assert pools() == [("pool", 4, 2, 0)]
+    # Two that merge, with a quarter of a CPU each, and the parts.
+    assert pools(shards=3) == [("pool", 2, 0.25, 0), ("pool", 3, 2, 0)]
+    assert pools(shards=3, pool={"num_cpus": 1}) == [("mining.pool", 2, 0.25, 0), ("mining.pool", 3, 1, 0)]

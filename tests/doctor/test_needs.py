@@ -32,14 +32,6 @@ def test_stages_of_a_strategy(settings: dict[str, Any], audited: bool, edited: b
     assert (audits(config), edits(config), likens(config)) == (audited, edited, likened)
 
 
-def test_a_split_gallery_takes_actors_of_its_own() -> None:
-    tree = {"data": {"path": "x"}, "pool": {"actors": 4, "num_cpus": 2, "num_gpus": 1}}
-    (whole,) = graphs(parse_config(tree))["failures"]
-    assert (whole.actors, whole.num_cpus, whole.num_gpus) == (4, 2, 0)
-    merging, parts = graphs(parse_config({**tree, "mining": {"shards": 3}}))["failures"]
-    assert (parts.actors, parts.num_cpus, merging.actors * merging.num_cpus) == (3, 2, 0.5)
-
-
 def test_who_is_asked() -> None:
     model = {"backend": "openai", "model": "m"}
     paraphrasing = {"data": {"path": "x"}, "strategy": "paraphrase", "controls": "none", "edit": {"language": model}}
