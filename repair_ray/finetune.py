@@ -18,11 +18,12 @@ from repair_ray.engines.retriever import (
     weights_identity,
 )
 from repair_ray.run import CAPTIONS, IMAGES, Clock, Recipe, Run, RunError
+from repair_ray.stages.nodes import require
 from repair_ray.synthesis.teacher import TEACHER
 from repair_ray.synthesis.training_set import training_set
 from repair_ray.training.items import TrainingItems, write_items
 from repair_ray.training.job import STATE_FOLDER, WEIGHTS, Job
-from repair_ray.training.launch import train
+from repair_ray.training.launch import train, workers
 from repair_ray.training.pairs import PairSet
 
 Progress = Callable[[str, int, int], None]
@@ -74,7 +75,7 @@ def finetune(
     """
     # Workers, threads, devices and caches change how fast training is, not what it makes.
     outcome = training.model_dump(
-        mode="json", exclude={"workers", "cpus_per_worker", "use_gpu", "image_cache_mb", "decode_threads"}
+        mode="json", exclude={"workers", "cpus_per_worker", "use_gpu", "labels", "image_cache_mb", "decode_threads"}
     )
     settings = {
         "training": outcome,
@@ -104,6 +105,8 @@ def finetune(
             store=_store_settings(run, config),
             seed=config.seed,
         )
+        if training.use_gpu or config.faults.nodes_wait_s:
+            require(workers(training), product, config.faults.nodes_wait_s, "lower the workers of the training")
         clock = run.clock(product)
         record = train(job, timed(clock, progress))
         facts = {key: value for key, value in record.items() if key != "history"}

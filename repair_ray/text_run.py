@@ -57,7 +57,7 @@ def _write_config(run: Run, config: TextConfig) -> None:
 def _train(run: Run, config: TextConfig, progress: Progress) -> None:
     start = start_spec(config)
     # Workers, threads and devices change how fast training is, not what it makes.
-    outcome = config.training.model_dump(mode="json", exclude={"workers", "cpus_per_worker", "use_gpu"})
+    outcome = config.training.model_dump(mode="json", exclude={"workers", "cpus_per_worker", "use_gpu", "labels"})
     settings = {
         "training": outcome,
         "objective": config.objective.model_dump(mode="json"),

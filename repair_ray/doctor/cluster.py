@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from repair_ray.config import Config, PoolConfig, TrainingConfig
 from repair_ray.doctor.needs import graphs, languages
 from repair_ray.doctor.text import one_line, size
-from repair_ray.report.findings import Finding
-from repair_ray.stages.graph import demand, shortage, start_ray
+from repair_ray.report.findings import Finding, State
+from repair_ray.stages.graph import start_ray
+from repair_ray.stages.nodes import demand, labelled, shortage
 from repair_ray.training.launch import MIN_CPUS
 
 CONNECT_SECONDS = 10.0
@@ -41,6 +42,7 @@ class Node:
     sees: bool | None = None
     variables: frozenset[str] | None = None
     error: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -78,7 +80,13 @@ def check_cluster(config: Config, probe: Path | None = None, timeout: float = NO
 
 
 def check_pools(config: Config, nodes: Sequence[Node]) -> list[Finding]:
-    """Whether the pools of each graph, and the workers of each training, fit on these nodes."""
+    """Whether the pools of each graph, and the workers of each training, fit on these nodes.
+
+    What does not is a warning where `faults.nodes_wait_s` says that the cluster grows.
+    """
+    grows = config.faults.nodes_wait_s > 0
+    state: State = "warning" if grows else "failed"
+    hint = f"; the run waits {config.faults.nodes_wait_s:g} s for its autoscaler" if grows else ""
     have = {"CPU": sum(node.cpus for node in nodes), "GPU": sum(node.gpus for node in nodes)}
     wanted = {
         name: (demand(pools), "the actors, num_cpus or num_gpus of its pools") for name, pools in graphs(config).items()
@@ -91,16 +99,17 @@ def check_pools(config: Config, nodes: Sequence[Node]) -> list[Finding]:
         short = shortage(needed, have)
         if short is not None:
             resource, need, there = short
-            fact = f"{name} needs {need:g} {resource}s and the cluster has {there:g}"
-            found.append(Finding("resources", "failed", fact, f"lower {setting}, or use a larger cluster"))
+            fact = f"{name} needs {need:g} {resource}s and the cluster has {there:g}{hint}"
+            found.append(Finding("resources", state, fact, f"lower {setting}, or use a larger cluster"))
     for name, pools in graphs(config).items() if not found else ():
         for pool in pools:
             places = sum(_places(pool, node) for node in nodes)
             if places < pool.actors:
                 one = f"{pool.num_cpus:g} CPUs and {pool.num_gpus:g} GPUs"
-                fact = f"{name}: the nodes have room for {places} of {pool.actors} actors of {one}"
+                one += "".join(f", with {key}={value}" for key, value in pool.labels.items())
+                fact = f"{name}: the nodes have room for {places} of {pool.actors} actors of {one}{hint}"
                 advice = "lower what an actor takes: each must fit on one node"
-                found.append(Finding("resources", "failed", fact, advice))
+                found.append(Finding("resources", state, fact, advice))
     if found:
         return found
     name, (needed, _) = max(wanted.items(), key=lambda item: (item[1][0]["GPU"], item[1][0]["CPU"]))
@@ -122,6 +131,8 @@ def _of_training(training: TrainingConfig) -> dict[str, float]:
 
 
 def _places(pool: PoolConfig, node: Node) -> int:
+    if not labelled(node.labels, pool.labels):
+        return 0
     parts = [(node.cpus, pool.num_cpus), (node.gpus, pool.num_gpus)]
     # A margin, as shares such as 0.1 do not add up exactly.
     return min((int(have / need + 1e-6) for have, need in parts if need), default=pool.actors)
@@ -147,6 +158,7 @@ def _node(raw: dict[str, Any], reference: Any, answered: bool, timeout: float) -
         resources.get("GPU", 0.0),
         resources.get("memory", 0.0),
         error="" if answered else f"no worker answered within {timeout:g} s",
+        labels=raw.get("Labels", {}),
     )
     if not answered:
         return plain

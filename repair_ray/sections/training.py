@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from repair_ray.sections.base import Fraction, PositiveInt, Section
+from repair_ray.sections.base import Fraction, Labels, PositiveInt, Section
 
 
 class RetrieverConfig(Section):
@@ -58,6 +58,9 @@ class OptimisationConfig(Section):
     workers: PositiveInt = 1
     cpus_per_worker: PositiveInt = 2
     use_gpu: bool = False
+    labels: Labels = Field(
+        default_factory=dict, description="labels that a node must have for a worker, such as {pool: training}"
+    )
     validate_every: PositiveInt = Field(100, description="steps between validations; the best checkpoint wins")
     checkpoint_every: PositiveInt = Field(50, description="steps between checkpoints")
     patience: PositiveInt | None = Field(None, description="validations without a gain before stopping early")

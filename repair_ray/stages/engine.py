@@ -85,6 +85,8 @@ class EngineStep:
         object.__setattr__(stage, "fn", AskEngine)
         stage.fn_constructor_kwargs["asking"] = {**self.arguments, "markers": str(markers), "poison": faults.poison}
         stage.map_batches_kwargs.update(max_restarts=faults.max_restarts, max_task_retries=faults.max_restarts)
+        if self.pool.labels:
+            stage.map_batches_kwargs["label_selector"] = self.pool.labels
 
 
 def _as_answers(table: pa.Table) -> pa.Table:

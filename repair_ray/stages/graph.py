@@ -13,7 +13,7 @@ import re
 import shutil
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,6 +29,7 @@ import repair_ray
 from repair_ray import tables
 from repair_ray.config import FaultConfig, PoolConfig
 from repair_ray.run import Clock, Recipe, Run, RunError
+from repair_ray.stages.nodes import require
 from repair_ray.stages.rows import RowStage
 from repair_ray.tables import Table
 
@@ -91,6 +92,7 @@ class Step:
             num_gpus=self.pool.num_gpus or None,
             max_restarts=faults.max_restarts,
             max_task_retries=faults.max_restarts,
+            label_selector=self.pool.labels or None,
             runtime_env=interpreter(self.pool.python),
         )
 
@@ -135,7 +137,8 @@ def run_graph(
     source, sink = work / "input", work / "rows"
     total = _write_input(source / "input.parquet", make_input, product)
     shutil.rmtree(work / "markers", ignore_errors=True)
-    _check_schedulable(steps, product)
+    pools = [step.pool for step in steps]
+    require(pools, product, faults.nodes_wait_s, "lower the actors, num_cpus or num_gpus of its pools")
     with _Watch(sink, product, total, progress, clock):
         _execute(source, sink, work, kind, steps, faults)
     made = pq.read_table(sink, schema=kind.schema)
@@ -194,33 +197,6 @@ def _explain(error: Exception, sink: Path) -> str:
             "The rows that were finished are kept, and the same command goes on from there"
         )
     return f"the graph stopped; the rows that were finished are kept. {last}"
-
-
-def demand(pools: Sequence[PoolConfig]) -> dict[str, float]:
-    """Logical CPUs and GPUs that the pools of one graph take together."""
-    # Ray Data waits for ever when its actor pools leave no CPU for the tasks that feed them.
-    return {
-        "CPU": sum(pool.actors * pool.num_cpus for pool in pools) + 1,
-        "GPU": sum(pool.actors * pool.num_gpus for pool in pools),
-    }
-
-
-def shortage(needed: Mapping[str, float], have: Mapping[str, float]) -> tuple[str, float, float] | None:
-    """The first resource of which a cluster has too little: its name, what is needed, what is there."""
-    for name, need in needed.items():
-        if need > have.get(name, 0.0):
-            return name, need, have.get(name, 0.0)
-    return None
-
-
-def _check_schedulable(steps: Sequence[Operator], product: str) -> None:
-    short = shortage(demand([step.pool for step in steps]), ray.cluster_resources())
-    if short is not None:
-        name, need, there = short
-        raise RunError(
-            f"{product} needs {need:g} {name}s but the cluster has {there:g}; "
-            f"lower pool.actors or pool.num_{name.lower()}s"
-        )
 
 
 def _reconcile(made: pa.Table, source: Path, kind: Table, product: str) -> None:

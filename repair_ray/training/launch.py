@@ -13,7 +13,7 @@ import ray
 from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
-from repair_ray.config import OptimisationConfig
+from repair_ray.config import OptimisationConfig, PoolConfig
 from repair_ray.run import RunError, read_json, write_json
 from repair_ray.training.job import HISTORY, POSITION, STATE_FOLDER, WEIGHTS, AnyJob, Job, read_progress
 
@@ -41,9 +41,11 @@ def launch(
     trainer = TorchTrainer(
         worker,
         train_loop_config={"job": job},
-        scaling_config=ScalingConfig(
+        # The types of ray.train are those of its first version, which knows no labels.
+        scaling_config=ScalingConfig(  # type: ignore[call-arg]
             num_workers=job.training.workers,
             use_gpu=job.training.use_gpu,
+            label_selector=job.training.labels or None,
             resources_per_worker=None if job.training.use_gpu else {"CPU": _cpus(job.training)},
         ),
         run_config=RunConfig(
@@ -99,6 +101,12 @@ def _watch(job: AnyJob, progress: Callable[[str, int, int], None]) -> Iterator[N
         thread.join()
     # Also where training stopped early: its steps are done.
     progress(job.name, job.training.steps, job.training.steps)
+
+
+def workers(config: OptimisationConfig) -> tuple[PoolConfig]:
+    """The least that the workers of a training take, as a pool of actors."""
+    share = {"num_gpus": 1.0, "num_cpus": 0.0} if config.use_gpu else {"num_cpus": MIN_CPUS}
+    return (PoolConfig(actors=config.workers, labels=config.labels, **share),)
 
 
 def _cpus(config: OptimisationConfig) -> float:

@@ -9,7 +9,7 @@ import pytest
 
 from repair_ray.config import Config, PoolConfig, parse_config
 from repair_ray.doctor.cluster import Node, check_cluster, check_pools
-from repair_ray.stages.graph import demand, shortage
+from repair_ray.stages.nodes import demand, shortage
 
 WORLD = {"world": {"train": 4, "validation": 2, "test": 2}}
 SMALL = Node("a", cpus=4, gpus=0, memory=2**33)
@@ -81,6 +81,20 @@ def test_pools_against_nodes(sections: dict[str, Any], nodes: list[Node], expect
     found = check_pools(config(**sections), nodes)
     assert [finding.found for finding in found if finding.state == "failed"] == expected
     assert expected or [finding.state for finding in found] == ["ok"]
+
+
+def test_a_cluster_that_grows_is_no_failure() -> None:
+    (finding,) = check_pools(config(pool={"actors": 3}, faults={"nodes_wait_s": 600}), [SMALL])
+    assert finding.state == "warning"
+    assert finding.found == "edits needs 7 CPUs and the cluster has 4; the run waits 600 s for its autoscaler"
+
+
+def test_labels_choose_nodes() -> None:
+    labelled = Node("c", cpus=4, gpus=1, memory=2**33, labels={"pool": "pictures"})
+    pool = {"actors": 1, "num_gpus": 1, "labels": {"pool": "pictures"}}
+    assert [finding.state for finding in check_pools(config(pool=pool), [SMALL, labelled])] == ["ok"]
+    found = check_pools(config(pool=pool), TWO_OF_ONE_GPU)
+    assert "room for 0 of 1 actors of 1 CPUs and 1 GPUs, with pool=pictures" in found[0].found
 
 
 def test_fractions_of_gpus_share_a_node() -> None:
