@@ -75,7 +75,15 @@ def finetune(
     # Workers, threads, devices and caches change how fast training is, not what it makes.
     outcome = training.model_dump(
         mode="json",
-        exclude={"workers", "cpus_per_worker", "use_gpu", "accelerator_type", "image_cache_mb", "decode_threads"},
+        exclude={
+            "workers",
+            "cpus_per_worker",
+            "use_gpu",
+            "accelerator_type",
+            "labels",
+            "image_cache_mb",
+            "decode_threads",
+        },
     )
     settings = {
         "training": outcome,

@@ -57,7 +57,7 @@ def _write_config(run: Run, config: TextConfig) -> None:
 def _train(run: Run, config: TextConfig, progress: Progress) -> None:
     start = start_spec(config)
     # Workers, threads and devices change how fast training is, not what it makes.
-    apart = {"workers", "cpus_per_worker", "use_gpu", "accelerator_type"}
+    apart = {"workers", "cpus_per_worker", "use_gpu", "accelerator_type", "labels"}
     outcome = config.training.model_dump(mode="json", exclude=apart)
     settings = {
         "training": outcome,

@@ -286,3 +286,15 @@ def test_a_term_may_be_switched_on_with_its_defaults() -> None:
     ).objective
     assert objective.positive_mixing is not None and objective.positive_mixing.margin == 0.1
     assert objective.distill is None and not objective.taught
+
+
+def test_labels_are_plain_values_and_engines_with_them_lie_on_one_node() -> None:
+    language = {"backend": "vllm", "model": "m", "pool": {"labels": {"pool": "language"}}}
+    assert parse_config({**DATA, "language": language}).language.pool.labels == {"pool": "language"}
+    two = {"engine": {"arguments": {"tensor_parallel_size": 2}}}
+    with pytest.raises(ConfigError, match=r"language\.pool\.labels needs engines that lie on one node"):
+        parse_config({**DATA, "language": language | two})
+    two["engine"]["arguments"]["distributed_executor_backend"] = "mp"  # type: ignore[assignment]
+    assert parse_config({**DATA, "language": language | two}).language.engine.workers == 2
+    with pytest.raises(ConfigError, match=r"pool\.labels\.pool"):
+        parse_config({**DATA, "pool": {"labels": {"pool": "!in(a, b)"}}})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ class Node(Place):
     sees: bool | None = None
     variables: frozenset[str] | None = None
     error: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -130,6 +131,7 @@ def _node(raw: dict[str, Any], reference: Any, answered: bool, timeout: float) -
         resources.get("memory", 0.0),
         accelerators=accelerators_of(resources),
         error="" if answered else f"no worker answered within {timeout:g} s",
+        labels=raw.get("Labels", {}),
     )
     if not answered:
         return plain

@@ -30,7 +30,9 @@ def of_pool(pool: PoolConfig, key: str = "pool") -> Ask:
             "GPU": f"{key}.num_gpus",
             "memory": f"{key}.memory_mb",
             "accelerator": f"{key}.accelerator_type",
+            "labels": f"{key}.labels",
         },
+        pool.labels,
     )
 
 
@@ -48,6 +50,7 @@ def of_engine(language: LanguageConfig, key: str = "language") -> Ask:
         whole.memory / workers,
         whole.accelerator,
         whole.keys,
+        whole.labels,
     )
 
 
@@ -59,16 +62,16 @@ def spread(language: LanguageConfig) -> bool:
 
 def of_training(training: OptimisationConfig, nodes: Sequence[Node], key: str = "training") -> Ask:
     """The workers of a training."""
+    where = {"accelerator": f"{key}.accelerator_type", "labels": f"{key}.labels"}
+    node: dict[str, Any] = {"accelerator": training.accelerator_type, "labels": training.labels}
     if training.use_gpu:
-        keys = {"count": f"{key}.workers", "GPU": f"{key}.use_gpu", "accelerator": f"{key}.accelerator_type"}
-        return Ask("workers", training.workers, gpus=1.0, accelerator=training.accelerator_type, keys=keys)
-    keys = {"count": f"{key}.workers", "accelerator": f"{key}.accelerator_type"}
+        keys = {"count": f"{key}.workers", "GPU": f"{key}.use_gpu", **where}
+        return Ask("workers", training.workers, gpus=1.0, keys=keys, **node)
+    keys = {"count": f"{key}.workers", **where}
     # Logical CPUs: threads are set by cpus_per_worker, the reservation only has to fit the machines.
     shared = min(float(training.cpus_per_worker), (capacity(nodes)["CPU"] - 1) / training.workers)
     sizes = [size for size in (shared, 1.0) if size > MIN_WORKER_CPUS] + [MIN_WORKER_CPUS]
-    asked = [
-        Ask("workers", training.workers, cpus=size, accelerator=training.accelerator_type, keys=keys) for size in sizes
-    ]
+    asked = [Ask("workers", training.workers, cpus=size, keys=keys, **node) for size in sizes]
     return next((one for one in asked if problem_of(key, [one], nodes) is None), asked[-1])
 
 
@@ -79,4 +82,5 @@ def actor_options(pool: PoolConfig) -> dict[str, Any]:
         "num_gpus": pool.num_gpus or None,
         "memory": pool.memory_mb * MIB if pool.memory_mb else None,
         "accelerator_type": pool.accelerator_type,
+        "label_selector": pool.labels or None,
     }

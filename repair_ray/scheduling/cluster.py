@@ -25,12 +25,14 @@ def nodes_of(cluster: ClusterConfig) -> list[Node]:
 
     Ray must be connected. An open-source autoscaler tells nobody what it may start; platforms that do are believed.
     """
-    here = [_node(raw["NodeManagerHostname"], raw["Resources"]) for raw in ray.nodes() if raw["Alive"]]
+    here = [
+        _node(raw["NodeManagerHostname"], raw["Resources"], raw.get("Labels")) for raw in ray.nodes() if raw["Alive"]
+    ]
     groups = [*_reported(), *(_group(section) for section in cluster.node_groups)]
     counted = Counter((node.cpus, node.gpus) for node in here)
     found = list(here)
-    for name, most, resources in groups:
-        kind = _node(name, resources, there=False)
+    for name, most, resources, labels in groups:
+        kind = _node(name, resources, labels, there=False)
         shape = (kind.cpus, kind.gpus)
         started = min(counted[shape], most)
         counted[shape] -= started
@@ -52,27 +54,31 @@ def accelerators_of(resources: dict[str, float]) -> frozenset[str]:
     return frozenset(key.removeprefix(ACCELERATOR) for key in resources if key.startswith(ACCELERATOR))
 
 
-def _node(name: str, resources: dict[str, float], *, there: bool = True) -> Node:
+def _node(name: str, resources: dict[str, float], labels: dict[str, str] | None = None, *, there: bool = True) -> Node:
     cpus, gpus, memory = (float(resources.get(key, 0.0)) for key in ("CPU", "GPU", "memory"))
-    return Node(name, cpus, gpus, memory, accelerators=accelerators_of(resources), there=there)
+    held = accelerators_of(resources)
+    return Node(name, cpus, gpus, memory, accelerators=held, labels=dict(labels or {}), there=there)
 
 
-def _group(section: NodeGroupConfig) -> tuple[str, int, dict[str, float]]:
+Group = tuple[str, int, dict[str, float], dict[str, str]]
+
+
+def _group(section: NodeGroupConfig) -> Group:
     memory = MEMORY_UNKNOWN if section.memory_gb is None else section.memory_gb * 2**30
     resources = {"CPU": section.cpus, "GPU": float(section.gpus), "memory": memory}
     if section.accelerator_type is not None:
         resources[f"{ACCELERATOR}{section.accelerator_type}"] = 1.0
-    return section.accelerator_type or "node", section.max_nodes, resources
+    return section.accelerator_type or "node", section.max_nodes, resources, dict(section.labels)
 
 
-def _reported() -> list[tuple[str, int, dict[str, float]]]:
-    """Node groups by the cluster's own account: name, most nodes, resources of one."""
+def _reported() -> list[Group]:
+    """Node groups by the cluster's own account: name, most nodes, resources and labels of one."""
     # There is no public way to it; Ray Data and Ray Train ask here too.
     config: Any = state.get_cluster_config()
     groups = config.node_group_configs if config is not None else ()
     # -1: without a limit.
     return [
-        (group.name or "node", MANY_NODES if group.max_count < 0 else group.max_count, dict(group.resources))
+        (group.name or "node", MANY_NODES if group.max_count < 0 else group.max_count, dict(group.resources), {})
         for group in groups
         if group.resources
     ]

@@ -6,8 +6,8 @@ cannot be placed in any order; what passes may still have to wait for other jobs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -32,6 +32,7 @@ class Node:
     gpus: float
     memory: float
     accelerators: frozenset[str] = field(default=frozenset(), kw_only=True)
+    labels: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     there: bool = field(default=True, kw_only=True)
 
 
@@ -49,6 +50,7 @@ class Ask:
     memory: float = 0.0
     accelerator: str | None = None
     keys: dict[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def each(self) -> dict[str, float]:
@@ -61,7 +63,7 @@ class Ask:
         if self.memory:
             parts.append(f"{self.memory / MIB:,.0f} MiB of memory")
         named = f" of type {self.accelerator}" if self.accelerator else ""
-        return ", ".join(parts[:-1]) + f" and {parts[-1]}{named}"
+        return ", ".join(parts[:-1]) + f" and {parts[-1]}{named}{_labelled(self.labels)}"
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def problem_of(name: str, asks: Sequence[Ask], nodes: Sequence[Node]) -> Problem
     """
     asks = [ask for ask in asks if ask.count]
     return (
-        _without_accelerator(name, asks, nodes)
+        _without_node(name, asks, nodes)
         or _too_much(name, asks, nodes)
         or _too_many(name, asks, nodes)
         or _not_together(name, asks, nodes)
@@ -119,13 +121,24 @@ def _whole(have: float, need: float) -> int:
 
 
 def _allowed(ask: Ask, node: Node) -> bool:
-    return ask.accelerator is None or ask.accelerator in node.accelerators
+    right_gpu = ask.accelerator is None or ask.accelerator in node.accelerators
+    return right_gpu and all(node.labels.get(key) == value for key, value in ask.labels.items())
 
 
-def _without_accelerator(name: str, asks: Sequence[Ask], nodes: Sequence[Node]) -> Problem | None:
+def _labelled(labels: Mapping[str, str]) -> str:
+    return f" with {', '.join(f'{key}={value}' for key, value in labels.items())}" if labels else ""
+
+
+def _without_node(name: str, asks: Sequence[Ask], nodes: Sequence[Node]) -> Problem | None:
     for ask in asks:
-        if not any(_allowed(ask, node) for node in nodes):
-            known = sorted({accelerator for node in nodes for accelerator in node.accelerators})
+        labelled = [node for node in nodes if _allowed(replace(ask, accelerator=None), node)]
+        if not labelled:
+            key = ask.keys.get("labels", "labels")
+            return Problem(
+                f"{name}: there are no nodes for its {ask.what}{_labelled(ask.labels)}", key, f"correct {key}"
+            )
+        if not any(_allowed(ask, node) for node in labelled):
+            known = sorted({accelerator for node in labelled for accelerator in node.accelerators})
             key = ask.keys.get("accelerator", "accelerator_type")
             fact = f"{name}: no node has a GPU of {key}={ask.accelerator}; the cluster has {', '.join(known) or 'none'}"
             return Problem(fact, key, f"set {key} to one of these, or leave it out" if known else f"leave {key} out")

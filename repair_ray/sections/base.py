@@ -11,6 +11,9 @@ Split = Literal["train", "validation", "test"]
 PositiveInt = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+# Equal values only, of the operators that Ray knows for its label selectors.
+LabelValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$")]
+Labels = dict[str, LabelValue]
 
 
 class Section(BaseModel):

@@ -79,6 +79,13 @@ class LanguageConfig(Section):
     def _model(self) -> LanguageConfig:
         if self.backend != "heuristic" and not self.model:
             raise ValueError(f"language.model is unset: language.backend={self.backend} needs the name of a model")
+        alone = self.engine.workers == 1 or self.engine.arguments.get("distributed_executor_backend") == "mp"
+        if self.backend == "vllm" and self.pool.labels and not alone:
+            # Ray places the workers of such an engine one by one, and ray.data.llm passes no labels on to them.
+            raise ValueError(
+                "language.pool.labels needs engines that lie on one node each: set "
+                "language.engine.arguments.distributed_executor_backend=mp"
+            )
         if self.backend == "heuristic" and self.view == "images":
             raise ValueError("language.view=images: the heuristic backend sees no picture; set language.view=captions")
         each = self.pool.num_gpus / self.engine.workers

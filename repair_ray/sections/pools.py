@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from repair_ray.sections.base import Fraction, PositiveInt, Section
+from repair_ray.sections.base import Fraction, Labels, PositiveInt, Section
 
 # Ray Data starts a further actor where those that are there have 1.75 times the blocks that they can work on.
 MIN_TO_GROW = 2
@@ -26,6 +26,9 @@ class PoolConfig(Section):
         None, min_length=1, description="only on nodes with this GPU, by Ray's name for it, such as L4 or H100"
     )
     python: str | None = Field(None, description="interpreter of the actors, where theirs is another environment")
+    labels: Labels = Field(
+        default_factory=dict, description="labels that a node must have for these actors, such as {pool: language}"
+    )
     rows_per_block: PositiveInt = Field(256, description="rows of one task: the unit of streaming and of resuming")
     blocks_in_flight: PositiveInt | None = Field(
         None, description="blocks sent to one actor at a time; unset: 2, and 16 for a vLLM engine, which mixes them"
@@ -60,8 +63,8 @@ class PoolConfig(Section):
         return self.max_actors or self.actors
 
     def on_cpu(self) -> PoolConfig:
-        """The same pool for a stage without a model."""
-        return self.model_copy(update={"num_gpus": 0.0, "accelerator_type": None})
+        """The same pool for a stage without a model, which any node can take."""
+        return self.model_copy(update={"num_gpus": 0.0, "accelerator_type": None, "labels": {}})
 
 
 class NodeGroupConfig(Section):
@@ -72,6 +75,7 @@ class NodeGroupConfig(Section):
     gpus: int = Field(0, ge=0)
     memory_gb: float | None = Field(None, gt=0.0, description="that Ray gives to workers; unset: as much as it takes")
     accelerator_type: str | None = Field(None, description="Ray's name of the GPU")
+    labels: Labels = Field(default_factory=dict, description="labels that these nodes have")
 
 
 class ClusterConfig(Section):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from repair_ray.sections.base import Fraction, PositiveInt, Section
+from repair_ray.sections.base import Fraction, Labels, PositiveInt, Section
 from repair_ray.sections.pools import PoolConfig
 
 
@@ -62,6 +62,9 @@ class OptimisationConfig(Section):
     use_gpu: bool = False
     accelerator_type: str | None = Field(
         None, min_length=1, description="workers only on nodes with this GPU, by Ray's name for it, such as H100"
+    )
+    labels: Labels = Field(
+        default_factory=dict, description="labels that a node must have for a worker, such as {pool: training}"
     )
     validate_every: PositiveInt = Field(100, description="steps between validations; the best checkpoint wins")
     checkpoint_every: PositiveInt = Field(50, description="steps between checkpoints")

@@ -103,6 +103,8 @@ class EngineStep:
         stage.map_batches_kwargs.update(max_restarts=faults.max_restarts, max_task_retries=faults.max_restarts)
         if self.pool.memory_mb and not spread(self.language):
             stage.map_batches_kwargs["memory"] = self.pool.memory_mb * MIB
+        if self.pool.labels:
+            stage.map_batches_kwargs["label_selector"] = self.pool.labels
 
 
 def _as_answers(table: pa.Table) -> pa.Table:

@@ -68,6 +68,7 @@ def launch(
             use_gpu=training.use_gpu,
             resources_per_worker=None if training.use_gpu else {"CPU": asked.cpus},
             accelerator_type=training.accelerator_type,
+            label_selector=training.labels or None,
         ),
         run_config=RunConfig(
             name=STATE_FOLDER,

@@ -91,6 +91,14 @@ def test_pools_against_nodes(sections: dict[str, Any], nodes: list[Node], expect
     assert expected or [finding.state for finding in found] == ["ok"]
 
 
+def test_labels_choose_nodes() -> None:
+    labelled = Node("c", cpus=4, gpus=1, memory=2**33, labels={"pool": "pictures"})
+    pool = {"actors": 1, "num_gpus": 1, "labels": {"pool": "pictures"}}
+    assert [finding.state for finding in check_pools(config(pool=pool), [SMALL, labelled])] == ["ok"]
+    found = check_pools(config(pool=pool), TWO_OF_ONE_GPU)
+    assert "there are no nodes for its actors with pool=pictures" in found[0].found
+
+
 def test_fractions_of_gpus_share_a_node() -> None:
     pool = {"actors": 10, "num_cpus": 0.1, "num_gpus": 0.1}
     nodes = [Node("a", cpus=4, gpus=1, memory=2**33)]
