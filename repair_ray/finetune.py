@@ -18,6 +18,7 @@ from repair_ray.engines.retriever import (
     weights_identity,
 )
 from repair_ray.run import CAPTIONS, IMAGES, Clock, Recipe, Run, RunError
+from repair_ray.sections.training import HOW
 from repair_ray.synthesis.teacher import TEACHER
 from repair_ray.synthesis.training_set import training_set
 from repair_ray.training.items import TrainingItems, write_items
@@ -72,10 +73,7 @@ def finetune(
         leave_out: images to leave out, for cross-fitting.
         measure: products that the length of the training was taken from.
     """
-    # Workers, threads, devices and caches change how fast training is, not what it makes.
-    outcome = training.model_dump(
-        mode="json", exclude={"workers", "cpus_per_worker", "use_gpu", "image_cache_mb", "decode_threads"}
-    )
+    outcome = training.model_dump(mode="json", exclude=set(HOW))
     settings = {
         "training": outcome,
         "objective": objective.model_dump(mode="json"),

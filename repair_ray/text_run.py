@@ -15,6 +15,7 @@ from repair_ray.finetune import timed
 from repair_ray.measuring.retrievers import Named, load
 from repair_ray.measuring.sts import measure
 from repair_ray.run import Recipe, Run, RunError, read_json, write_json
+from repair_ray.sections.training import HOW
 from repair_ray.stages.graph import Progress, quiet, start_ray
 from repair_ray.stages.texts import ingest_pairs, ingest_texts, pairs_product
 from repair_ray.training.job import HISTORY, STATE_FOLDER
@@ -56,8 +57,7 @@ def _write_config(run: Run, config: TextConfig) -> None:
 
 def _train(run: Run, config: TextConfig, progress: Progress) -> None:
     start = start_spec(config)
-    # Workers, threads and devices change how fast training is, not what it makes.
-    outcome = config.training.model_dump(mode="json", exclude={"workers", "cpus_per_worker", "use_gpu"})
+    outcome = config.training.model_dump(mode="json", exclude=set(HOW))
     settings = {
         "training": outcome,
         "objective": config.objective.model_dump(mode="json"),
