@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from repair_ray.sections.training import HOW
 from repair_ray.synthesis.teacher import TEACHER
 from repair_ray.synthesis.training_set import training_set
 from repair_ray.training.items import TrainingItems, write_items
-from repair_ray.training.job import STATE_FOLDER, WEIGHTS, Job
+from repair_ray.training.job import WEIGHTS, Job, discard_state
 from repair_ray.training.launch import train
 from repair_ray.training.pairs import PairSet
 
@@ -116,8 +115,8 @@ def finetune(
             corrected=corrected,
             contrasts=len(pairs.contrasts),
         )
-        # Only now: a run that is killed before has its checkpoints to go on from.
-        shutil.rmtree(folder / STATE_FOLDER, ignore_errors=True)
+    # Only now: a run that is killed before has its checkpoints to go on from.
+    discard_state(folder)
     return Retriever(replace(start.spec, weights=str(folder / WEIGHTS)), (product,))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from typing import Any
 
@@ -18,7 +17,7 @@ from repair_ray.run import Recipe, Run, RunError, read_json, write_json
 from repair_ray.sections.training import HOW
 from repair_ray.stages.graph import Progress, quiet, start_ray
 from repair_ray.stages.texts import ingest_pairs, ingest_texts, pairs_product
-from repair_ray.training.job import HISTORY, STATE_FOLDER
+from repair_ray.training.job import HISTORY, discard_state
 from repair_ray.training.texts.batches import usable
 from repair_ray.training.texts.job import TEXT_CONFIG, TEXTS, TRAINING, TextJob, start_spec, trained_spec
 from repair_ray.training.texts.launch import train_texts
@@ -68,6 +67,7 @@ def _train(run: Run, config: TextConfig, progress: Progress) -> None:
     recipe = Recipe(settings, (TEXTS, *((validation,) if validation else ())))
     folder = run.path(TRAINING)
     if run.ready(TRAINING, recipe):
+        discard_state(folder)  # where a run was killed before it could
         return
     _check_mixing(run, config)
     start_ray()
@@ -87,7 +87,7 @@ def _train(run: Run, config: TextConfig, progress: Progress) -> None:
     facts = {key: record[key] for key in ("steps", "best_step", "texts_encoded")}
     run.finish(TRAINING, recipe, clock.seconds, rows=record["texts_encoded"], training=facts)
     # Only now: a run that is killed before has its checkpoints to go on from.
-    shutil.rmtree(folder / STATE_FOLDER, ignore_errors=True)
+    discard_state(folder)
 
 
 def _check_mixing(run: Run, config: TextConfig) -> None:
