@@ -44,6 +44,7 @@ from repair_ray.sections.training import (
     RetrieverConfig,
     TeacherConfig,
     TrainingConfig,
+    check_workers,
 )
 
 __all__ = [
@@ -185,10 +186,8 @@ class Config(Section):
         if self.edit.image_editor == "scene" and self.data.world is None:
             raise ValueError("edit.image_editor=scene edits the demo's scenes only; set edit.image_editor=none")
         for key, training in (("training", self.training), ("base", self.base)):
-            if training is not None and training.batch_size % training.workers:
-                raise ValueError(
-                    f"{key}.batch_size={training.batch_size} does not divide over {key}.workers={training.workers}"
-                )
+            if training is not None:
+                check_workers(training, key)
         return self
 
     @model_validator(mode="after")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,10 +17,11 @@ from repair_ray.engines.retriever import (
     weights_identity,
 )
 from repair_ray.run import CAPTIONS, IMAGES, Clock, Recipe, Run, RunError
+from repair_ray.sections.training import HOW
 from repair_ray.synthesis.teacher import TEACHER
 from repair_ray.synthesis.training_set import training_set
 from repair_ray.training.items import TrainingItems, write_items
-from repair_ray.training.job import STATE_FOLDER, WEIGHTS, Job
+from repair_ray.training.job import WEIGHTS, Job, discard_state
 from repair_ray.training.launch import train
 from repair_ray.training.pairs import PairSet
 
@@ -72,19 +72,7 @@ def finetune(
         leave_out: images to leave out, for cross-fitting.
         measure: products that the length of the training was taken from.
     """
-    # Workers, threads, devices and caches change how fast training is, not what it makes.
-    outcome = training.model_dump(
-        mode="json",
-        exclude={
-            "workers",
-            "cpus_per_worker",
-            "use_gpu",
-            "accelerator_type",
-            "labels",
-            "image_cache_mb",
-            "decode_threads",
-        },
-    )
+    outcome = training.model_dump(mode="json", exclude=set(HOW))
     settings = {
         "training": outcome,
         "objective": objective.model_dump(mode="json"),
@@ -133,8 +121,8 @@ def finetune(
             corrected=corrected,
             contrasts=len(pairs.contrasts),
         )
-        # Only now: a run that is killed before has its checkpoints to go on from.
-        shutil.rmtree(folder / STATE_FOLDER, ignore_errors=True)
+    # Only now: a run that is killed before has its checkpoints to go on from.
+    discard_state(folder)
     return Retriever(replace(start.spec, weights=str(folder / WEIGHTS)), (product,))
 
 

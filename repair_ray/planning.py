@@ -109,6 +109,7 @@ class Plan:
                     "num_gpus": workers.holds.gpus,
                     "memory_mb": round(workers.holds.memory / MIB),
                     "accelerator_type": workers.holds.accelerator,
+                    "labels": dict(workers.holds.labels),
                     "rows_per_block": workers.rows_per_block,
                     "blocks_in_flight": workers.blocks_in_flight,
                 }

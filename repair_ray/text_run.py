@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from typing import Any
 
@@ -15,9 +14,10 @@ from repair_ray.finetune import timed
 from repair_ray.measuring.retrievers import Named, load
 from repair_ray.measuring.sts import measure
 from repair_ray.run import Recipe, Run, RunError, read_json, write_json
+from repair_ray.sections.training import HOW
 from repair_ray.stages.graph import Progress, quiet, start_ray
 from repair_ray.stages.texts import ingest_pairs, ingest_texts, pairs_product
-from repair_ray.training.job import HISTORY, STATE_FOLDER
+from repair_ray.training.job import HISTORY, discard_state
 from repair_ray.training.texts.batches import usable
 from repair_ray.training.texts.job import TEXT_CONFIG, TEXTS, TRAINING, TextJob, start_spec, trained_spec
 from repair_ray.training.texts.launch import train_texts
@@ -56,9 +56,7 @@ def _write_config(run: Run, config: TextConfig) -> None:
 
 def _train(run: Run, config: TextConfig, progress: Progress) -> None:
     start = start_spec(config)
-    # Workers, threads and devices change how fast training is, not what it makes.
-    apart = {"workers", "cpus_per_worker", "use_gpu", "accelerator_type", "labels"}
-    outcome = config.training.model_dump(mode="json", exclude=apart)
+    outcome = config.training.model_dump(mode="json", exclude=set(HOW))
     settings = {
         "training": outcome,
         "objective": config.objective.model_dump(mode="json"),
@@ -69,6 +67,7 @@ def _train(run: Run, config: TextConfig, progress: Progress) -> None:
     recipe = Recipe(settings, (TEXTS, *((validation,) if validation else ())))
     folder = run.path(TRAINING)
     if run.ready(TRAINING, recipe):
+        discard_state(folder)  # where a run was killed before it could
         return
     _check_mixing(run, config)
     start_ray()
@@ -88,7 +87,7 @@ def _train(run: Run, config: TextConfig, progress: Progress) -> None:
     facts = {key: record[key] for key in ("steps", "best_step", "texts_encoded")}
     run.finish(TRAINING, recipe, clock.seconds, rows=record["texts_encoded"], training=facts)
     # Only now: a run that is killed before has its checkpoints to go on from.
-    shutil.rmtree(folder / STATE_FOLDER, ignore_errors=True)
+    discard_state(folder)
 
 
 def _check_mixing(run: Run, config: TextConfig) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
 
 @pytest.fixture
@@ -24,3 +26,27 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("mounting is not allowed here, and root can write to every folder")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    """The URI of a bucket of an S3 server on this machine; what is started now finds it by its environment."""
+    server = pytest.importorskip("moto.server", reason="moto is not installed")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    store = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    store.start()
+    host, port = store.get_host_and_port()
+    environment = {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "nobody",
+        "AWS_SECRET_ACCESS_KEY": "nothing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        maker = fs.S3FileSystem(endpoint_override=environment["AWS_ENDPOINT_URL"], allow_bucket_creation=True)
+        maker.create_dir("states")
+        yield "s3://states/runs"
+    store.stop()

@@ -147,6 +147,17 @@ def test_every_wrong_key_is_listed() -> None:
         ({"edit": {"image_editor": "scene"}}, "edit.image_editor=scene edits the demo's scenes only"),
         ({"training": {"batch_size": 10, "workers": 3}}, "training.batch_size=10 does not divide over"),
         ({"base": {"batch_size": 10, "workers": 4}}, "base.batch_size=10 does not divide over base.workers=4"),
+        (
+            {"training": {"batch_size": 48, "workers": 2, "micro_batch": 16}},
+            "training.micro_batch=16 does not divide the 24 that a worker has of training.batch_size=48",
+        ),
+        ({"base": {"workers": 2, "min_workers": 3}}, "base.min_workers=3 is more than base.workers=2"),
+        (
+            {"training": {"accelerator_type": "H100"}},
+            "training.accelerator_type=H100 is a kind of GPU: set training.use_gpu=true",
+        ),
+        ({"training": {"storage": "s3://me:secret@bucket/states"}}, "training.storage holds credentials"),
+        ({"training": {"storage": "s3://bucket/states?secret_key=a"}}, "training.storage holds credentials"),
     ],
 )
 def test_settings_that_contradict_each_other(tree: dict[str, Any], message: str) -> None:

@@ -77,6 +77,7 @@ def _each(pool: dict[str, Any]) -> str:
         parts.append(f"{pool['num_gpus']:g} {pool['accelerator_type'] or 'GPU'}")
     if pool["memory_mb"]:
         parts.append(_memory(pool["memory_mb"]))
+    parts += [f"{key}={value}" for key, value in pool["labels"].items()]
     return ", ".join(parts)
 
 

@@ -61,17 +61,26 @@ def spread(language: LanguageConfig) -> bool:
 
 
 def of_training(training: OptimisationConfig, nodes: Sequence[Node], key: str = "training") -> Ask:
-    """The workers of a training."""
-    where = {"accelerator": f"{key}.accelerator_type", "labels": f"{key}.labels"}
-    node: dict[str, Any] = {"accelerator": training.accelerator_type, "labels": training.labels}
+    """The workers of a training: the least that it goes on with."""
+    keys = {"accelerator": f"{key}.accelerator_type", "labels": f"{key}.labels"}
+    keys["count"] = f"{key}.workers" if training.min_workers is None else f"{key}.min_workers"
     if training.use_gpu:
-        keys = {"count": f"{key}.workers", "GPU": f"{key}.use_gpu", **where}
-        return Ask("workers", training.workers, gpus=1.0, keys=keys, **node)
-    keys = {"count": f"{key}.workers", **where}
+        keys["GPU"] = f"{key}.use_gpu"
     # Logical CPUs: threads are set by cpus_per_worker, the reservation only has to fit the machines.
     shared = min(float(training.cpus_per_worker), (capacity(nodes)["CPU"] - 1) / training.workers)
     sizes = [size for size in (shared, 1.0) if size > MIN_WORKER_CPUS] + [MIN_WORKER_CPUS]
-    asked = [Ask("workers", training.workers, cpus=size, keys=keys, **node) for size in sizes]
+    asked = [
+        Ask(
+            "workers",
+            training.min_workers or training.workers,
+            cpus=size,
+            gpus=float(training.use_gpu),
+            accelerator=training.accelerator_type,
+            keys=keys,
+            labels=training.labels,
+        )
+        for size in sizes
+    ]
     return next((one for one in asked if problem_of(key, [one], nodes) is None), asked[-1])
 
 

@@ -11,7 +11,7 @@ from repair_ray.sections.base import PositiveInt, Section, Seed
 from repair_ray.sections.data import DataConfig
 from repair_ray.sections.objective import HardNegativeMixingConfig, PositiveMixingConfig, switched
 from repair_ray.sections.pools import ClusterConfig
-from repair_ray.sections.training import OptimisationConfig, RetrieverConfig
+from repair_ray.sections.training import OptimisationConfig, RetrieverConfig, check_workers
 
 
 class TextsConfig(Section):
@@ -102,10 +102,7 @@ class TextConfig(Section):
     @model_validator(mode="after")
     def _consistent(self) -> TextConfig:
         training, mixing = self.training, self.objective.hard_negative_mixing
-        if training.batch_size % training.workers:
-            raise ValueError(
-                f"training.batch_size={training.batch_size} does not divide over training.workers={training.workers}"
-            )
+        check_workers(training, "training")
         if mixing is not None and mixing.k >= training.batch_size:
             raise ValueError(
                 f"objective.hard_negative_mixing.k={mixing.k} is not below training.batch_size={training.batch_size}: "

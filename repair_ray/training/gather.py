@@ -18,6 +18,11 @@ def world_size() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
+def rank() -> int:
+    """The place of this worker among them."""
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
 def total(value: Tensor) -> Tensor:
     """The sum of a scalar over workers, without gradient."""
     value = value.detach().clone()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from repair_ray.config import ObjectiveConfig, OptimisationConfig, TrainingConfig
 from repair_ray.engines.retriever import RetrieverSpec
-from repair_ray.run import RunError, read_json
+from repair_ray.run import RunError, read_json, write_json
+from repair_ray.training.checkpoints import Checkpoints
 
 WEIGHTS = "model.safetensors"
 HISTORY = "history.json"
 STATE_FOLDER = "state"
+STATE_PLACE = "state.json"
 STATE = "state.pt"
 PROGRESS = "progress.json"
 POSITION = "position.json"
@@ -64,6 +67,10 @@ class Progress:
     stale: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
 
+    def finished(self, config: OptimisationConfig) -> bool:
+        """Whether there is no step left, all done or stopped early."""
+        return self.step >= config.steps or (config.patience is not None and self.stale >= config.patience)
+
 
 def read_progress(folder: Path) -> Progress:
     """Raises RunError for a checkpoint without it."""
@@ -71,3 +78,40 @@ def read_progress(folder: Path) -> Progress:
     if record is None:
         raise RunError(f"checkpoint {folder} has no {PROGRESS}")
     return Progress(**record)
+
+
+def state_of(job: AnyJob) -> Checkpoints:
+    """Where the checkpoints of a run lie while it goes on; the same place at each start of the run.
+
+    In `training.storage` it is a folder of that run, its product and its first start alone, so that no two ever mix.
+
+    Raises:
+        RunError: `training.storage` is another one than when the run began.
+    """
+    folder, storage = Path(job.folder), job.training.storage
+    record = read_json(folder / STATE_PLACE)
+    if record is None:
+        record = {"storage": storage, "inside": ""}
+        if storage is not None:
+            run = Path(job.folder.removesuffix(job.name)).name
+            record["inside"] = f"{run}/{job.name}/{uuid.uuid4().hex[:12]}"
+        write_json(folder / STATE_PLACE, record)
+    if record["storage"] != storage:
+        raise RunError(
+            f"{job.name} began with training.storage={record['storage']}, where its checkpoints are, and it is now "
+            f"{storage}: set it back, or start {job.name} anew with --redo {job.name}"
+        )
+    return _place(folder, record)
+
+
+def discard_state(folder: Path) -> None:
+    """Delete the checkpoints of a finished product, wherever they are; does nothing where there are none."""
+    record = read_json(folder / STATE_PLACE)
+    if record is not None:
+        _place(folder, record).discard()
+        (folder / STATE_PLACE).unlink()
+
+
+def _place(folder: Path, record: dict[str, Any]) -> Checkpoints:
+    storage = record["storage"]
+    return Checkpoints(str(folder / STATE_FOLDER)) if storage is None else Checkpoints(storage, record["inside"])

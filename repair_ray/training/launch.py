@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pyarrow.fs import LocalFileSystem
 from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
-from repair_ray.config import ClusterConfig, FaultConfig
+from repair_ray.config import ClusterConfig, FaultConfig, OptimisationConfig
 from repair_ray.run import RunError, read_json, write_json
 from repair_ray.scheduling.asks import of_training
 from repair_ray.scheduling.cluster import nodes_of, require
+from repair_ray.scheduling.fit import Ask
 from repair_ray.scheduling.stall import Stall, workers_waiting
-from repair_ray.training.job import HISTORY, POSITION, STATE_FOLDER, WEIGHTS, AnyJob, Job, read_progress
+from repair_ray.training.checkpoints import KEPT
+from repair_ray.training.job import HISTORY, POSITION, WEIGHTS, AnyJob, Job, read_progress, state_of
 
 # After so long without room for all workers, Ray Train counts a failure of its controller, and tries again.
 ROOM_SECONDS = 60.0
@@ -47,33 +51,31 @@ def launch(
 ) -> dict[str, Any]:
     """Train to the end, resuming what lies under the job's name; returns steps, items encoded and the history.
 
-    `key` is the section that its workers are set in.
-    `worker` is what each Ray Train worker runs, on `{"job": job}`. Writes `model.safetensors` (the best weights by
-    validation) and `history.json` into `job.folder`.
+    `key` is the section that its workers are set in. `worker` is what each Ray Train worker runs, on `{"job": job,
+    "state": the run's Checkpoints}`. Writes `model.safetensors` (the best weights by validation) and `history.json` into
+    `job.folder`.
 
     Raises:
-        RunError: workers that the cluster cannot hold, no room for them within `faults.stop_seconds`, or a worker
-            that failed more often than Ray Train retries.
+        RunError: workers that the cluster cannot hold, no room for them within `faults.stop_seconds`, a worker that
+            failed more often than Ray Train retries, or checkpoints that cannot be kept where they should.
     """
-    folder, training = Path(job.folder), job.training
-    asked = of_training(training, nodes_of(cluster), key)
+    asked = of_training(job.training, nodes_of(cluster), key)
     require(job.name, [asked], cluster)
     # Ray Train would wait for room for ever.
     rounds = -1 if faults.stop_seconds is None else int(faults.stop_seconds // ROOM_SECONDS)
+    folder, state = Path(job.folder), state_of(job)
+    start = state.begin()
+    system, place = state.where
     trainer = TorchTrainer(
         worker,
-        train_loop_config={"job": job},
-        scaling_config=ScalingConfig(
-            num_workers=training.workers,
-            use_gpu=training.use_gpu,
-            resources_per_worker=None if training.use_gpu else {"CPU": asked.cpus},
-            accelerator_type=training.accelerator_type,
-            label_selector=training.labels or None,
-        ),
+        train_loop_config={"job": job, "state": state},
+        scaling_config=_scaling(job.training, asked),
+        # A name of its own for each start: what earlier ones left, workers find in `state`, not in Ray Train's index.
         run_config=RunConfig(
-            name=STATE_FOLDER,
-            storage_path=str(folder),
-            checkpoint_config=CheckpointConfig(num_to_keep=2),
+            name=start,
+            storage_path=place,
+            storage_filesystem=None if isinstance(system, LocalFileSystem) else system,
+            checkpoint_config=CheckpointConfig(num_to_keep=KEPT),
             # mypy sees the arguments of Ray Train's first version.
             failure_config=FailureConfig(max_failures=3, controller_failure_limit=rounds),  # type: ignore[call-arg]
         ),
@@ -81,20 +83,23 @@ def launch(
     stall = Stall(job.name, [asked], faults, unit="step", look=workers_waiting(asked.count))
     try:
         with _watch(job, progress, stall):
-            result = trainer.fit()
+            trainer.fit()
     except Exception as error:
         if stall.given_up is not None:
             raise RunError(stall.given_up) from error
         raise RunError(
             f"training {job.name} stopped; start again to go on from its last checkpoint. {_tail(error)}"
         ) from error
-    if result.checkpoint is None:
-        raise RunError(f"training {job.name} ended without a checkpoint in {folder}")
-    with result.checkpoint.as_directory() as saved:
-        final = read_progress(Path(saved))
-        best = (Path(saved) / WEIGHTS).read_bytes()
-    temporary = folder / f".{WEIGHTS}.tmp"
-    temporary.write_bytes(best)
+    folder = Path(job.folder)
+    with state.newest() as found:
+        final = read_progress(found[1]) if found else None
+        if found is None or final is None or not final.finished(job.training):
+            raise RunError(
+                f"training {job.name} ended, but its last checkpoint is damaged; start again to go on from the one "
+                "before"
+            )
+        temporary = folder / f".{WEIGHTS}.tmp"
+        shutil.copyfile(found[1] / WEIGHTS, temporary)
     os.replace(temporary, folder / WEIGHTS)
     record = {
         "steps": final.step,
@@ -130,6 +135,19 @@ def _watch(job: AnyJob, progress: Callable[[str, int, int], None], stall: Stall)
     progress(job.name, job.training.steps, job.training.steps)
 
 
+def _scaling(config: OptimisationConfig, asked: Ask) -> ScalingConfig:
+    resources = {"CPU": asked.cpus, "GPU": asked.gpus}
+    # Ray's own hint leaves out the pair, and knows no labels.
+    workers: Any = config.workers if config.min_workers is None else (config.min_workers, config.workers)
+    return ScalingConfig(  # type: ignore[call-arg]
+        num_workers=workers,
+        use_gpu=config.use_gpu,
+        resources_per_worker={name: amount for name, amount in resources.items() if amount},
+        accelerator_type=config.accelerator_type,
+        label_selector=config.labels or None,
+    )
+
+
 def _tail(error: Exception) -> str:
     text = str(error)
     if "No space left on device" in text:
@@ -141,4 +159,4 @@ def _worker(config: dict[str, Any]) -> None:
     # Imported where it runs: Ray Train's controller unpickles this function too, and needs no model library.
     from repair_ray.training.loop import work
 
-    work(config["job"])
+    work(config["job"], config["state"])

@@ -6,6 +6,7 @@ inside its epoch, also with another number of workers.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -19,13 +20,15 @@ import ray.train.torch
 import torch
 import torch.distributed as dist
 from ray.train import Checkpoint
+from ray.train.collective import broadcast_from_rank_zero
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from repair_ray.data.store import ImageStore
 from repair_ray.engines.encoder import Preprocess, build_model, save_config, save_state
-from repair_ray.run import write_json
+from repair_ray.run import RunError, write_json
 from repair_ray.training.batches import BatchPlan
+from repair_ray.training.checkpoints import Checkpoints, seal
 from repair_ray.training.gather import total, world_size
 from repair_ray.training.items import read_items
 from repair_ray.training.job import POSITION, PROGRESS, STATE, WEIGHTS, AnyJob, Job, Progress, read_progress
@@ -35,7 +38,7 @@ from repair_ray.training.trainer import StepReport, Trainer
 from repair_ray.training.validation import Validator
 
 
-def work(job: Job) -> None:
+def work(job: Job, state: Checkpoints) -> None:
     """Train as one worker of a Ray Train run, from its last checkpoint to the end."""
     context = ray.train.get_context()
     torch.set_num_threads(job.training.cpus_per_worker)
@@ -75,7 +78,7 @@ def work(job: Job) -> None:
         save_config(model, job.spec.model, Path(job.folder))
     validator = Validator(job.validation, store, preprocess, device) if job.validation and first else None
     with tempfile.TemporaryDirectory() as scratch:
-        Loop(job, trainer, loader, validator, Path(scratch)).run()
+        Loop(job, trainer, loader, validator, Path(scratch), state).run()
     loader.close()
 
 
@@ -116,24 +119,30 @@ class Scores(Protocol):
 class Loop:
     """Steps, validations and checkpoints of one worker."""
 
-    def __init__(self, job: AnyJob, trainer: Steps, loader: Loads, validator: Scores | None, scratch: Path) -> None:
+    def __init__(
+        self,
+        job: AnyJob,
+        trainer: Steps,
+        loader: Loads,
+        validator: Scores | None,
+        scratch: Path,
+        state: Checkpoints,
+    ) -> None:
         self.job, self.trainer, self.loader, self.validator, self.scratch = job, trainer, loader, validator, scratch
+        self.state = state
         self.progress = Progress()
         self.first = ray.train.get_context().get_world_rank() == 0
         self._images = self._texts = 0
-        self._losses: dict[str, float] = {}
+        self._report: StepReport | None = None
 
     def run(self) -> None:
         self._restore()
         config = self.job.training
-        while self.progress.step < config.steps and not self._stopped():
+        while not self.progress.finished(config):
             step = self.progress.step
             report = self.trainer.step(step, *self.loader.step(step))
-            self._images, self._texts, self._losses = (
-                self._images + report.images,
-                self._texts + report.texts,
-                report.losses,
-            )
+            self._images, self._texts = self._images + report.images, self._texts + report.texts
+            self._report = report
             self.progress.step = step + 1
             if self.first and self.progress.step % 10 == 0:
                 write_json(Path(self.job.folder) / POSITION, {"step": self.progress.step})
@@ -144,9 +153,10 @@ class Loop:
             if validate or self.progress.step % config.checkpoint_every == 0:
                 self._checkpoint()
 
-    def _stopped(self) -> bool:
-        patience = self.job.training.patience
-        return patience is not None and self.progress.stale >= patience
+    @property
+    def _losses(self) -> dict[str, float]:
+        # Read as numbers only where they are needed: on a GPU each reading waits for the step to end.
+        return self._report.losses if self._report else {}
 
     def _validate(self) -> None:
         score = self.validator.score(self.trainer.model) if self.validator else None
@@ -180,19 +190,25 @@ class Loop:
             write_json(Path(folder) / PROGRESS, asdict(self.progress))
             if (self.scratch / WEIGHTS).exists():
                 shutil.copy(self.scratch / WEIGHTS, folder)
+            seal(Path(folder), self.progress.step)
             ray.train.report(metrics, checkpoint=Checkpoint.from_directory(folder))
 
     def _restore(self) -> None:
-        checkpoint = ray.train.get_checkpoint()
-        if checkpoint is None:
-            return
-        with checkpoint.as_directory() as folder:
-            state = torch.load(Path(folder) / STATE, map_location="cpu", weights_only=True)
+        """Go on from the newest checkpoint that the first worker finds whole; the others take the same one."""
+        with contextlib.ExitStack() as stack:
+            found = stack.enter_context(self.state.newest()) if self.first else None
+            chosen = broadcast_from_rank_zero(found[0] if found else None)
+            if chosen is None:
+                return
+            folder = found[1] if found else stack.enter_context(self.state.opened(chosen))
+            if folder is None:
+                raise RunError(f"the checkpoint {chosen.folder} in {self.state.root} is whole for one worker only")
+            state = torch.load(folder / STATE, map_location="cpu", weights_only=True)
             self.trainer.model.load_state_dict(state["model"])
             self.trainer.optimizer.load_state_dict(state["optimizer"])
-            self.progress = read_progress(Path(folder))
-            if (Path(folder) / WEIGHTS).exists():
-                shutil.copy(Path(folder) / WEIGHTS, self.scratch / WEIGHTS)
+            self.progress = read_progress(folder)
+            if (folder / WEIGHTS).exists():
+                shutil.copy(folder / WEIGHTS, self.scratch / WEIGHTS)
 
 
 def _agree(decision: bool, device: str) -> bool:

@@ -18,7 +18,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from repair_ray.config import ObjectiveConfig, TrainingConfig
 from repair_ray.training.batches import BatchPlan
-from repair_ray.training.pairs import CorrectedPair, PairSet
+from repair_ray.training.items import TeacherFeatures
+from repair_ray.training.pairs import Contrast, CorrectedPair, PairSet
 from repair_ray.training.trainer import Trainer
 
 IMAGES, CAPTIONS = 14, 20
@@ -28,7 +29,22 @@ CASES = {
     "both": ObjectiveConfig(placement="both", local_weight=2.0),
     "push_only": ObjectiveConfig(placement="local", push_only=True),
     "own_scale": ObjectiveConfig(placement="local", local_scale=10.0),
+    "all_terms": ObjectiveConfig.model_validate(
+        {
+            # Not dispersed: hard_negative_mixing draws by the place of a row, and dispersed rows lie elsewhere then.
+            "placement": "local",
+            "soft_labels": True,
+            "intra_modal": {"kinds": ["image", "text"]},
+            "fine_grained": {"negatives": 2, "candidates": "batch"},
+            "positive_mixing": {"margin": 0.5},
+            "hard_negative_mixing": {"k": 3, "pairs": 4},
+            "distill": {"teacher_scale": 10.0},
+        }
+    ),
+    "own_negatives": ObjectiveConfig.model_validate({"fine_grained": {"negatives": 2, "candidates": "own"}}),
 }
+# The same with gradient caching: so few items at a time that workers have different numbers of parts.
+CACHED = {case: 3 for case in CASES}
 
 
 class TinyModel(nn.Module):
@@ -74,7 +90,14 @@ def pair_set() -> PairSet:
         caption_text=np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 1, *range(10, 20)]),  # captions 1 and 9 have equal texts
         anchors=np.arange(13),
         corrected=corrected,
+        contrasts=[Contrast(n, n, n, 13 + n) for n in range(5)] + [Contrast(1, 1, 1, 19)],
     )
+
+
+def teacher() -> TeacherFeatures:
+    draws = np.random.default_rng(3)
+    images, texts = (draws.normal(size=(count, 7)) for count in (IMAGES, CAPTIONS))
+    return TeacherFeatures(*(rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (images, texts)))
 
 
 def run(rank: int, world_size: int) -> dict[str, np.ndarray]:
@@ -82,21 +105,23 @@ def run(rank: int, world_size: int) -> dict[str, np.ndarray]:
     rng = torch.Generator().manual_seed(1)
     pixels = torch.randn(IMAGES, 3, 2, 2, generator=rng)
     tokens = torch.randint(30, (CAPTIONS, 5), generator=rng)
-    config = TrainingConfig(steps=10, batch_size=128, lr=1e-3, grad_clip=None, workers=1)
     found: dict[str, np.ndarray] = {}
-    for case, objective in CASES.items():
+    for case, size in [*((case, None) for case in CASES), *CACHED.items()]:
+        objective = CASES[case]
+        config = TrainingConfig(steps=10, batch_size=128, lr=1e-3, grad_clip=None, micro_batch=size)
+        negatives = objective.fine_grained.negatives if objective.fine_grained else 0
+        name_of_case = case if size is None else f"{case}_cached"
         wrap = DistributedDataParallel if world_size > 1 else (lambda module: module)
         for step in range(3):
             # A fresh model each step: Adam would blow up differences of rounding.
-            trainer = Trainer(TinyModel(), pair_set(), config, objective, wrap=wrap)
-            plan = BatchPlan(pair_set(), config.batch_size, seed=4)
-            batch = plan.step(step, rank, world_size)
+            trainer = Trainer(TinyModel(), pair_set(), config, objective, teacher=teacher(), wrap=wrap)
+            batch = BatchPlan(pair_set(), config.batch_size, seed=4, negatives=negatives).step(step, rank, world_size)
             report = trainer.step(step, batch, pixels[batch.images], tokens[batch.captions])
             for name, parameter in trainer.model.named_parameters():
                 assert parameter.grad is not None, name
-                found[f"{case}/{step}/{name}"] = parameter.grad.numpy()
+                found[f"{name_of_case}/{step}/{name}"] = parameter.grad.numpy()
             for name, loss in report.losses.items():
-                found[f"{case}/{step}/loss/{name}"] = np.array(loss)
+                found[f"{name_of_case}/{step}/loss/{name}"] = np.array(loss)
             found[f"grids/{step}"] = np.array(len(batch.grid_images))
             found[f"anchors/{step}"] = np.array(len(batch.anchors))
     return found

@@ -22,7 +22,7 @@ def run_processes(worker: Path, size: int, folder: Path) -> list[dict[str, np.nd
     ]
     try:
         for process in processes:
-            _, errors = process.communicate(timeout=120)
+            _, errors = process.communicate(timeout=300)
             assert process.returncode == 0, errors[-3000:]
     finally:
         for process in processes:

@@ -1,4 +1,7 @@
-"""Two and four gloo processes give the same gradients as one, on the same global batches, for every placement."""
+"""Two and four gloo processes give the same gradients as one, on the same global batches, for every placement and term.
+
+Also with gradient caching, which has to give the gradients of the plain step.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import pytest
 from tests.training.processes import run_processes
 
 WORKER = Path(__file__).with_name("ddp_worker.py")
-CASES = ("local", "dispersed", "both", "push_only", "own_scale")
+CASES = ("local", "dispersed", "both", "push_only", "own_scale", "all_terms", "own_negatives")
 STEPS = range(3)
 
 
@@ -27,7 +30,7 @@ def load_worker() -> ModuleType:
 @pytest.fixture(scope="module")
 def one() -> dict[str, np.ndarray]:
     worker = load_worker()
-    assert set(CASES) == set(worker.CASES)
+    assert set(CASES) == set(worker.CASES) == set(worker.CACHED)
     found: dict[str, np.ndarray] = worker.run(0, 1)
     return found
 
@@ -46,6 +49,20 @@ def test_workers_have_uneven_batches(many: list[dict[str, np.ndarray]], one: dic
 
 
 @pytest.mark.parametrize("case", CASES)
+def test_caching_gives_the_gradients_of_the_plain_step(
+    case: str, one: dict[str, np.ndarray], many: list[dict[str, np.ndarray]]
+) -> None:
+    names = [name for name in one if name.startswith(f"{case}/")]
+    assert len(names) >= 24
+    for name in names:
+        for rank, part in enumerate([one, *many]):
+            if "/loss/" in name and part is not one:
+                continue  # a worker's share of it
+            cached = part[name.replace("/", "_cached/", 1)]
+            np.testing.assert_allclose(cached, one[name], atol=1e-5, rtol=1e-4, err_msg=f"{name} of {rank}")
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_gradients_are_equal(case: str, one: dict[str, np.ndarray], many: list[dict[str, np.ndarray]]) -> None:
     names = [name for name in one if name.startswith(f"{case}/") and "/loss/" not in name]
     assert {name.split("/", 2)[2] for name in names} >= {"logit_scale", "words.weight", "visual.1.weight"}
@@ -60,7 +77,7 @@ def test_reported_losses_average_to_the_global_loss(
     case: str, one: dict[str, np.ndarray], many: list[dict[str, np.ndarray]]
 ) -> None:
     losses = [name for name in one if name.startswith(f"{case}/") and "/loss/" in name]
-    assert len(losses) == (3 if case == "dispersed" else 6)
+    assert len(losses) == 3 * {"dispersed": 1, "all_terms": 9, "own_negatives": 3}.get(case, 2)
     for name in losses:
         assert np.mean([part[name] for part in many]) == pytest.approx(float(one[name]), abs=1e-5), name
 

@@ -189,7 +189,7 @@ class TestWorkers:
         ]
         for process in processes:
             try:
-                _, errors = process.communicate(timeout=120)
+                _, errors = process.communicate(timeout=300)
             except subprocess.TimeoutExpired:
                 for other in processes:
                     other.kill()
@@ -207,9 +207,9 @@ class TestWorkers:
         }
         for name in one.keys() - {"items"}:
             for rank, part in enumerate(two):
-                np.testing.assert_allclose(
-                    part[name], one[name], atol=2e-5, rtol=1e-3, err_msg=f"{name} of rank {rank}"
-                )
+                # And with gradient caching, two texts at a time.
+                for found in (part[name], part[f"cached/{name}"]):
+                    np.testing.assert_allclose(found, one[name], atol=2e-5, rtol=1e-3, err_msg=f"{name} of rank {rank}")
         assert sum(np.abs(value).max() > 1e-3 for name, value in one.items() if "/" in name) > 10
 
 

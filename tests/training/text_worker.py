@@ -22,7 +22,7 @@ TEXTS = 9
 BATCH = 7
 
 
-def run(rank: int, world_size: int) -> dict[str, np.ndarray]:
+def run(rank: int, world_size: int, micro_batch: int | None = None) -> dict[str, np.ndarray]:
     """The losses by term, the gradients by parameter, and how many texts this worker had."""
     torch.manual_seed(0)
     model = CLIP(
@@ -39,7 +39,7 @@ def run(rank: int, world_size: int) -> dict[str, np.ndarray]:
     trainer = TextTrainer(
         model,
         TextSet(["text"] * TEXTS, np.arange(TEXTS) // 2, np.arange(TEXTS)),
-        TextTrainingConfig(steps=10, batch_size=BATCH, grad_clip=None),
+        TextTrainingConfig(steps=10, batch_size=BATCH, grad_clip=None, micro_batch=micro_batch),
         TextObjectiveConfig.model_validate(objective),
         seed=5,
         wrap=DistributedDataParallel if world_size > 1 else (lambda module: module),
@@ -60,5 +60,6 @@ if __name__ == "__main__":
     place, size = int(sys.argv[1]), int(sys.argv[2])
     dist.init_process_group("gloo", init_method=f"file://{sys.argv[3]}", rank=place, world_size=size)
     results: dict[str, Any] = dict(run(place, size))
-    np.savez(sys.argv[4], **results)
+    cached = {f"cached/{name}": value for name, value in run(place, size, 2).items()}
+    np.savez(sys.argv[4], **results, **cached)
     dist.destroy_process_group()

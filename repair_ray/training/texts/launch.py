@@ -21,4 +21,4 @@ def _worker(config: dict[str, Any]) -> None:
     # Imported where it runs: Ray Train's controller unpickles this function too, and needs no model library.
     from repair_ray.training.texts.worker import work
 
-    work(config["job"])
+    work(config["job"], config["state"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from repair_ray.config import TextObjectiveConfig, TextTrainingConfig
 from repair_ray.engines.dropout import TextDropout
+from repair_ray.training.caching import backward, check_divisible, split
 from repair_ray.training.objectives import HardNegativeMixing, PositiveMixing, SimCSE
 from repair_ray.training.objectives.mixing import draw_seed
 from repair_ray.training.parameters import IMAGE_TOWER, UNREACHED, parameter_groups
@@ -55,6 +57,8 @@ class TextTrainer:
         for name, parameter in self.model.named_parameters():
             if name.startswith((IMAGE_TOWER, "logit_scale", *UNREACHED)):
                 parameter.requires_grad_(False)
+        if config.micro_batch is not None:
+            check_divisible(self.model)
         self.dropout = TextDropout(self.model, objective.dropout)
         self.encode = wrap(TextEncoder(self.model))
         self.config = config
@@ -75,18 +79,29 @@ class TextTrainer:
         """One optimiser step on int64 `tokens [b, L]` of the batch's texts."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(number, self.config) * group["scale"]
-        stop = batch.start + len(batch.items)
-        self.dropout.begin(self.dropout_seed(number), batch.start, stop, batch.total, self.device)
-        with torch.autocast(self.device, torch.bfloat16, enabled=self.config.precision == "bf16"):
-            features = self.encode(tokens.to(self.device).repeat(2, 1))
-        losses = self._losses(number, batch, *features.float().chunk(2))
         self.optimizer.zero_grad(set_to_none=True)
-        torch.stack(list(losses.values())).sum().backward()
+        losses: dict[str, Tensor] = {}
+
+        def loss(one: Tensor, other: Tensor) -> Tensor:
+            losses.update(self._losses(number, batch, one, other))
+            return torch.stack(list(losses.values())).sum()
+
+        slices = split((len(tokens),), self.config.micro_batch or len(tokens))
+        parts = [partial(self._encode, number, batch, tokens, own) for (own,) in slices]
+        backward(parts, loss, encoder=self.encode, device=self.device)
         if self.config.grad_clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.grad_clip)
         self.optimizer.step()
-        report = {name: float(value.detach()) for name, value in losses.items()}
-        return StepReport(report, 0, len(tokens) * 2)
+        return StepReport({name: value.detach() for name, value in losses.items()}, 0, len(tokens) * 2)
+
+    def _encode(self, number: int, batch: TextBatch, tokens: Tensor, own: slice, again: bool) -> tuple[Tensor, Tensor]:
+        """Both passes over some of the batch's texts: features in float32, with the dropout of their places."""
+        place = batch.start + own.start, batch.start + own.stop
+        self.dropout.begin(self.dropout_seed(number), *place, batch.total, self.device)
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.config.precision == "bf16"):
+            features = self.encode(tokens[own].to(self.device).repeat(2, 1))
+        one, other = features.float().chunk(2)
+        return one, other
 
     def dropout_seed(self, number: int) -> int:
         """What a step's dropout is drawn from, on every worker."""

@@ -12,6 +12,7 @@ import torch
 
 from repair_ray.engines.encoder import Preprocess, build_model, save_config
 from repair_ray.run import Run
+from repair_ray.training.checkpoints import Checkpoints
 from repair_ray.training.loop import Loop, wrapper
 from repair_ray.training.texts.batches import TextLoader, TextPlan, text_set, usable
 from repair_ray.training.texts.job import TextJob
@@ -19,7 +20,7 @@ from repair_ray.training.texts.trainer import TextTrainer
 from repair_ray.training.texts.validation import StsValidator
 
 
-def work(job: TextJob) -> None:
+def work(job: TextJob, state: Checkpoints) -> None:
     """Train as one worker of a Ray Train run, from its last checkpoint to the end."""
     context = ray.train.get_context()
     rank, size = context.get_world_rank(), context.get_world_size()
@@ -39,7 +40,8 @@ def work(job: TextJob) -> None:
         save_config(model, job.spec.model, Path(job.folder))
         validator = _validator(job, preprocess, device)
     with tempfile.TemporaryDirectory() as scratch:
-        Loop(job, trainer, TextLoader(plan, texts.texts, preprocess, rank, size), validator, Path(scratch)).run()
+        loader = TextLoader(plan, texts.texts, preprocess, rank, size)
+        Loop(job, trainer, loader, validator, Path(scratch), state).run()
 
 
 def _validator(job: TextJob, preprocess: Preprocess, device: str) -> StsValidator | None:
