@@ -23,9 +23,11 @@ cd "${SLURM_SUBMIT_DIR:?start this with sbatch, from the root of the checkout}"
 # shellcheck source=/dev/null
 source .venv/bin/activate
 
-nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+# Each filter reads to the end: one that stops early would end the command before it, and with it this script.
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | awk 'NR == 1')
 # An address by number: Ray compares it with those of each node to tell which one is the head.
-head_ip=$(srun --nodes=1 --ntasks=1 --nodelist="$nodes" hostname --ip-address | tr ' ' '\n' | grep -m 1 -v -e '^127\.' -e ':')
+head_ip=$(srun --nodes=1 --ntasks=1 --nodelist="$first" hostname --ip-address | tr ' ' '\n' |
+  awk 'NF && !/^127\./ && !/:/ && !found { print; found = 1 }')
 # A port of this job's own, as a node may hold several jobs' heads one after another.
 address="$head_ip:$((20000 + SLURM_JOB_ID % 20000))"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,6 @@ class Node(Place):
     sees: bool | None = None
     variables: frozenset[str] | None = None
     error: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass

@@ -52,8 +52,8 @@ def launch(
     """Train to the end, resuming what lies under the job's name; returns steps, items encoded and the history.
 
     `key` is the section that its workers are set in. `worker` is what each Ray Train worker runs, on `{"job": job,
-    "state": the run's Checkpoints}`. Writes `model.safetensors` (the best weights by validation) and `history.json` into
-    `job.folder`.
+    "state": the run's Checkpoints}`. Writes `model.safetensors` (the best weights by validation) and `history.json`
+    into `job.folder`.
 
     Raises:
         RunError: workers that the cluster cannot hold, no room for them within `faults.stop_seconds`, a worker that

@@ -142,5 +142,5 @@ def test_training_on_gpus() -> None:
     training = TrainingConfig(workers=4, use_gpu=True, accelerator_type="H100")
     nodes = [node(8, 2, "H100"), node(8, 2, "L4")]
     assert fact([of_training(training, nodes)], nodes) == (
-        "stage: the nodes have room for 2 of 4 workers of 0 CPUs and 1 GPUs of type H100"
+        "stage: the nodes have room for 2 of 4 workers of 0.5 CPUs and 1 GPUs of type H100"
     )
