@@ -18,7 +18,7 @@ from repair_ray.engines.retriever import (
 )
 from repair_ray.run import CAPTIONS, IMAGES, Clock, Recipe, Run, RunError
 from repair_ray.sections.training import HOW
-from repair_ray.synthesis.teacher import TEACHER
+from repair_ray.stages.products import TEACHER
 from repair_ray.synthesis.training_set import training_set
 from repair_ray.training.items import TrainingItems, write_items
 from repair_ray.training.job import WEIGHTS, Job, discard_state

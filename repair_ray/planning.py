@@ -7,15 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from repair_ray.config import Config, LanguageConfig, OptimisationConfig, PoolConfig, WorldConfig
-from repair_ray.rounds import BASE, OF_EDITS, OF_FAILURES, OF_VERDICTS, ROUND, agree
 from repair_ray.run import IMAGES, Run
 from repair_ray.scheduling.asks import BLOCKS_IN_FLIGHT, FEEDING, of_engine, of_pool, of_training
 from repair_ray.scheduling.fit import MIB, Ask, Node, Problem, capacity, problem_of, totals
-from repair_ray.stages.ask import key_of
-from repair_ray.stages.match import ROWS as MATCH_ROWS
-from repair_ray.stages.pools import Pool, cpu_pool, main_pool, pool_of
-from repair_ray.synthesis.negatives import needed
-from repair_ray.synthesis.teacher import TEACHER
+from repair_ray.stages.pools import Pool, cpu_pool, key_of, main_pool, match_pool, pool_of
+from repair_ray.stages.products import BASE, OF_EDITS, OF_FAILURES, OF_VERDICTS, ROUND, TEACHER, agree
 
 CAPTIONS_A_SCENE = 5
 ENGINE_BLOCKS_IN_FLIGHT = 16
@@ -200,11 +196,9 @@ class _Run:
         pictured = config.strategy == "triplet"
         negatives, rows = f"{edits}_negatives" if pictured else edits, self._items.images(*self.config.trained_splits)
         if config.strategy != "negclip":
-            forms = needed(config.negatives) == "forms"
+            encodes = config.negatives.needs != "forms"
             matches = f"{negatives.rpartition('/')[0]}/matches"
-            pool, key = cpu_pool(config) if forms else main_pool(config)
-            at_least = pool.model_copy(update={"rows_per_block": max(MATCH_ROWS, pool.rows_per_block)})
-            yield _graph(matches, Pool(at_least, key), rows=rows)
+            yield _graph(matches, match_pool(config, encodes=encodes), rows=rows)
         yield _graph(negatives, cpu_pool(config), rows=rows)
         if pictured:
             pictures = f"{edits}_pictures"

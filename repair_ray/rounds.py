@@ -26,21 +26,16 @@ from repair_ray.stages.graph import Progress, quiet, start_ray
 from repair_ray.stages.mine import fold_of, mine
 from repair_ray.stages.paraphrase import paraphrase
 from repair_ray.stages.pools import Pool, pool_of
+from repair_ray.stages.products import BASE, OF_EDITS, OF_FAILURES, OF_VERDICTS, ROUND, TEACHER, agree
 from repair_ray.stages.sources import sources_of
 from repair_ray.summary import make_summary
 from repair_ray.synthesis.negatives import negative_captions
 from repair_ray.synthesis.strategies import merged_failures, paired_edits, random_failures
-from repair_ray.synthesis.teacher import TEACHER, read_features
+from repair_ray.synthesis.teacher import read_features
 from repair_ray.synthesis.triplet import triplets
 from repair_ray.training.job import HISTORY
 
 CONFIG = "config.json"
-BASE = "base/training"
-ROUND = "round-1"
-# What a product of the round is made from; a variant that agrees in all of it takes the round's.
-OF_FAILURES = ("mining",)
-OF_VERDICTS = (*OF_FAILURES, "audit", "language")
-OF_EDITS = (*OF_VERDICTS, "edit", "selection", "negatives", "strategy")
 
 
 def run_config(config: Config, *, redo: list[str] | None = None, progress: Progress = quiet) -> dict[str, Any]:
@@ -253,16 +248,6 @@ class Round:
         rows = self.run_.read(IMAGES, ["split", "status"]).to_pylist()
         splits = self.config.trained_splits
         return sum(row["split"] in splits and row["status"] == tables.OK for row in rows)
-
-
-def agree(one: Config, other: Config, sections: tuple[str, ...]) -> bool:
-    """Whether two configs make the same in these sections, whoever works for them."""
-    return all(_what(one, section) == _what(other, section) for section in sections)
-
-
-def _what(config: Config, section: str) -> Any:
-    found = getattr(config, section)
-    return found.model_copy(update={"pool": None}) if "pool" in getattr(type(found), "model_fields", {}) else found
 
 
 def _without_pairs(objective: ObjectiveConfig) -> ObjectiveConfig:

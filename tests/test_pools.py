@@ -10,7 +10,6 @@ import pytest
 from repair_ray.config import Config, ConfigError, parse_config
 from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.finetune import finetune, named_retriever
-from repair_ray.rounds import agree
 from repair_ray.run import Recipe, Run
 from repair_ray.stages.audit import audit
 from repair_ray.stages.data import make_data
@@ -19,6 +18,7 @@ from repair_ray.stages.embed import embed
 from repair_ray.stages.mine import mine
 from repair_ray.stages.paraphrase import paraphrase
 from repair_ray.stages.pools import cpu_pool, main_pool, pool_of
+from repair_ray.stages.products import agree
 from repair_ray.synthesis.negatives import negative_captions
 from repair_ray.synthesis.strategies import paired_edits
 from repair_ray.synthesis.triplet import triplets

@@ -15,8 +15,9 @@ from repair_ray.doctor.text import LONGEST, one_line
 from repair_ray.doctor.trial_config import trial_config
 from repair_ray.report.findings import Finding
 from repair_ray.report.results import duration
-from repair_ray.rounds import ROUND, run_config
+from repair_ray.rounds import run_config
 from repair_ray.run import IMAGES, Run, find_files
+from repair_ray.stages.products import ROUND
 
 REASONS = 3
 FAILURES, VERDICTS, EDITS = f"{ROUND}/failures", f"{ROUND}/verdicts", f"{ROUND}/edits"

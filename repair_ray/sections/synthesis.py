@@ -129,3 +129,10 @@ class NegativesConfig(Section):
     same: str | None = Field(
         None, description="CSV or Parquet of pairs (word, other) that mean the same, and never stand in for each other"
     )
+
+    @property
+    def needs(self) -> Literal["prototypes", "text_vectors", "forms"]:
+        """What has to be known of the words for these negatives; `forms` needs no retriever."""
+        if self.confusable is not None or self.similarity == "random":
+            return "forms"
+        return "prototypes" if self.similarity == "visual" else "text_vectors"

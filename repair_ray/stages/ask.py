@@ -20,6 +20,7 @@ from repair_ray.engines.answers import AnswerStore
 from repair_ray.engines.tasks import task
 from repair_ray.run import Recipe, Run
 from repair_ray.stages.graph import Operator, Progress, Step, run_graph
+from repair_ray.stages.pools import key_of
 from repair_ray.stages.questions import Asked, question_id, recipe_of
 from repair_ray.stages.rows import Row
 
@@ -126,17 +127,6 @@ def _with_stored(made: pa.Table, folder: Path, questions: dict[str, Row]) -> pa.
     # A run that goes on after a kill finds answers in the store that its own graph has never put out.
     there = frozenset(made["question_id"].to_pylist())
     return pa.concat_tables([made, _stored(AnswerStore(folder), questions, there)])
-
-
-def key_of(config: Config, language: LanguageConfig) -> str:
-    """Where a language section stands in its config."""
-    verify = None if config.multimatch is None else config.multimatch.verify.language
-    places = {
-        "audit.language": config.audit.language,
-        "edit.language": config.edit.language,
-        "multimatch.verify.language": verify,
-    }
-    return next((key for key, section in places.items() if section is language), "language")
 
 
 def _operator(language: LanguageConfig, key: str, arguments: dict[str, Any]) -> Operator:

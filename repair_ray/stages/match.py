@@ -21,12 +21,10 @@ from repair_ray.engines.words import Key, language
 from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run, RunError
 from repair_ray.stages.captioned import captioned
 from repair_ray.stages.graph import Progress, Step, quiet, run_graph
-from repair_ray.stages.pools import cpu_pool, main_pool
+from repair_ray.stages.pools import match_pool
 from repair_ray.stages.rows import Row, RowStage
 from repair_ray.stages.word_tables import form_rows
 
-# A batch's sums are as large for many pictures as for few.
-ROWS = 1024
 Needs = Literal["prototypes", "text_vectors", "forms"]
 
 
@@ -148,7 +146,7 @@ def match_words(
         settings["negatives"]["prompt"] = section.prompt
     if needs == "prototypes":
         settings["negatives"] |= {"alpha": section.alpha, "tokens": section.tokens}
-    chosen = main_pool(config) if spec is not None else cpu_pool(config)
+    chosen = match_pool(config, encodes=spec is not None)
     arguments = {
         "folder": str(run.folder),
         "data": config.data.model_dump(mode="json"),
@@ -161,13 +159,12 @@ def match_words(
         "device": chosen.device,
         "batch_size": config.retriever.batch_size,
     }
-    pool = chosen.pool.model_copy(update={"rows_per_block": max(ROWS, chosen.pool.rows_per_block)})
     run_graph(
         run,
         product,
         Recipe(settings, (IMAGES, CAPTIONS, *parents)),
         tables.MATCHES,
-        [Step(MatchWords, tables.MATCHES.schema, arguments, pool)],
+        [Step(MatchWords, tables.MATCHES.schema, arguments, *chosen)],
         lambda: captioned(run, splits),
         faults=config.faults,
         cluster=config.cluster,

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from repair_ray import tables
-from repair_ray.config import Config, NegativesConfig, Strategy
+from repair_ray.config import Config, Strategy
 from repair_ray.data.word_pairs import file_digest, read_word_pairs
 from repair_ray.engines.retriever import RetrieverSpec, weights_identity
 from repair_ray.engines.san.alike import NothingAlike, likenesses
@@ -46,7 +46,7 @@ def negative_captions(
     prefix = f"{place}/" if place else ""
     matches, prototypes, alike = (f"{prefix}{name}" for name in ("matches", "prototypes", "confusable"))
     section = config.negatives
-    needs = needed(section)
+    needs = section.needs
     if needs == "forms":
         match_words(run, config, matches, needs, None, splits, progress=progress)
     else:
@@ -54,13 +54,6 @@ def negative_captions(
     _prototypes(run, prototypes, matches, needs, spec)
     _confusable(run, config, alike, matches, prototypes, needs, spec)
     write_negatives(run, config, product, splits, prototypes, alike, progress)
-
-
-def needed(section: NegativesConfig) -> Needs:
-    """What has to be known of the words for a section's negatives."""
-    if section.confusable is not None or section.similarity == "random":
-        return "forms"
-    return "prototypes" if section.similarity == "visual" else "text_vectors"
 
 
 def _prototypes(run: Run, product: str, matches: str, needs: Needs, spec: RetrieverSpec) -> None:

@@ -17,8 +17,6 @@ from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run, RunError
 from repair_ray.stages.sources import source_digest
 from repair_ray.training.items import TeacherFeatures
 
-TEACHER = "teacher/embeddings"
-
 
 def teacher_features(
     run: Run, product: str, image_of: dict[str, int], caption_of: dict[str, int], *, images: int, captions: int

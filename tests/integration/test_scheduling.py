@@ -193,9 +193,9 @@ def test_a_stage_that_waits_too_long_stops(cluster: Cluster, tmp_path: Path) -> 
     holder = Holder.options(num_cpus=0, num_gpus=1).remote()
     assert ray.get(holder.ready.remote())
     began = time.monotonic()
-    with pytest.raises(RunError, match=r"wait for a node .* stopped by faults\.stop_seconds=4"):
-        graph(tmp_path, PoolConfig(num_gpus=1, num_cpus=0.5), faults=FaultConfig(stop_seconds=4))
-    assert time.monotonic() - began < 30
+    with pytest.raises(RunError, match=r"wait for a node .* stopped by faults\.stop_seconds=15"):
+        graph(tmp_path, PoolConfig(num_gpus=1, num_cpus=0.5), faults=FaultConfig(stop_seconds=15))
+    assert time.monotonic() - began < 45
     ray.kill(holder)
 
 
@@ -236,7 +236,7 @@ def test_nodes_that_a_platform_reports_count(cluster: Cluster) -> None:
     reported = Reported()
     group = reported.node_group_configs.add()
     group.name, group.max_count = "h100s", 3
-    group.resources.update({"CPU": 2.0, "GPU": 1.0, "accelerator_type:H100": 1.0})
+    group.resources.update({"CPU": 2, "GPU": 1, "accelerator_type:H100": 1})
     GcsClient(address=cluster.address).report_cluster_config(reported.SerializeToString())
     try:
         found = nodes_of(ClusterConfig())
