@@ -123,7 +123,7 @@ def test_a_stopped_training_goes_on_from_its_checkpoint(
             return step(self, number, *parts)
 
         TextTrainer.step = until  # type: ignore[method-assign]
-        work(settings["job"])
+        work(settings["job"], settings["state"])
 
     job = TextJob(
         name="training",
