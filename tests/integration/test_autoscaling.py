@@ -25,7 +25,7 @@ from repair_ray.scheduling.cluster import nodes_of
 from repair_ray.stages.graph import Step, run_graph
 from repair_ray.stages.rows import Row, RowStage
 
-pytestmark = [pytest.mark.integration, pytest.mark.cluster]
+pytestmark = [pytest.mark.integration, pytest.mark.whole_runs, pytest.mark.cluster]
 
 WORDS = tables.Table(
     "words", pa.schema([("id", pa.string()), ("status", pa.string()), ("reason", pa.string())]), "id", ("id",)

@@ -21,7 +21,7 @@ from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.training.job import STATE_FOLDER, discard_state
 from tests.integration.training_job import SEED, STEPS, make_job, steps_done, train_alone, train_on_ray
 
-pytestmark = [pytest.mark.integration, pytest.mark.cluster]
+pytestmark = [pytest.mark.integration, pytest.mark.whole_runs, pytest.mark.cluster]
 
 CPUS = 2  # of a node: a worker reserves one and a half of the four that there are, so that no node takes two workers
 
