@@ -17,6 +17,8 @@ from repair_ray.scheduling.fit import Ask, totals
 log = logging.getLogger(__name__)
 # Actors that have yet to start, or to start again.
 NOT_ALIVE = ("DEPENDENCIES_UNREADY", "PENDING_CREATION", "RESTARTING")
+# Ray's own classes, among its other helpers.
+GRAPH_WORKER = "MapWorker"
 TRAINING_WORKER = "RayTrainWorker"
 
 
@@ -30,8 +32,10 @@ class Waiting:
 
 def waiting() -> Waiting:
     """Asks Ray; a short call. An actor that loads its model has a node, and does not wait."""
-    found = [actor for state in NOT_ALIVE for actor in _own_actors(state)]
-    return Waiting(sum(not actor["Address"]["IPAddress"] for actor in found), ray.available_resources())
+    found = [actor for state in NOT_ALIVE for actor in _own_actors(state) if GRAPH_WORKER in actor["ActorClassName"]]
+    # A process is known as soon as a node has taken the actor; an address may be there before, and goes with a node.
+    unplaced = sum(not (actor["Pid"] and actor["Address"]["IPAddress"]) for actor in found)
+    return Waiting(unplaced, ray.available_resources())
 
 
 def workers_waiting(count: int) -> Callable[[], Waiting]:

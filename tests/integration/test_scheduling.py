@@ -45,9 +45,10 @@ L4, H100 = {"accelerator_type:L4": 1}, {"accelerator_type:H100": 1}
 
 
 class Where(RowStage):
-    """Says where each row was: node and process; takes `seconds` for a row."""
+    """Says where each row was, node and process; takes `seconds` for a row, and `loads` to start."""
 
-    def setup(self, seconds: float = 0.0) -> None:
+    def setup(self, seconds: float, loads: float) -> None:
+        time.sleep(loads)
         self.seconds = seconds
         context = ray.get_runtime_context()
         self.place = f"{context.get_node_id()} {context.get_actor_id()}"
@@ -91,7 +92,9 @@ def h100(cluster: Cluster) -> Iterator[Any]:
         cluster.remove_node(node)
 
 
-def graph(folder: Path, pool: PoolConfig, seconds: float = 0.0, key: str = "pool", **settings: Any) -> list[Row]:
+def graph(
+    folder: Path, pool: PoolConfig, seconds: float = 0.0, key: str = "pool", loads: float = 0.0, **settings: Any
+) -> list[Row]:
     run = Run(folder)
     columns = [pa.array([f"{i:02d}" for i in range(ROWS)]), *(pa.nulls(ROWS, pa.string()) for _ in range(3))]
     run_graph(
@@ -99,7 +102,7 @@ def graph(folder: Path, pool: PoolConfig, seconds: float = 0.0, key: str = "pool
         "numbers",
         Recipe({}),
         NUMBERS,
-        [Step(Where, NUMBERS.schema, {"seconds": seconds}, pool, key)],
+        [Step(Where, NUMBERS.schema, {"seconds": seconds, "loads": loads}, pool, key)],
         lambda: pa.table(columns, schema=NUMBERS.schema),
         faults=settings.pop("faults", FaultConfig()),
         **settings,
@@ -187,6 +190,16 @@ def test_a_stage_says_what_it_waits_for_and_goes_on(
     assert len(found) == ROWS
     assert "1 of its actors wait for a node (1 actors of 0.5 CPUs and 1 GPUs; free in the cluster:" in caplog.text
     assert "0 GPUs)" in caplog.text and "lower pool.actors" in caplog.text
+
+
+def test_an_actor_that_loads_for_long_does_not_wait_for_a_node(
+    cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = PoolConfig(num_gpus=1, num_cpus=0.5)
+    with caplog.at_level(logging.WARNING, logger="repair_ray"):
+        graph(tmp_path, pool, loads=20.0, faults=FaultConfig(stall_seconds=10))
+    assert "its actors have their nodes, and start or work" in caplog.text
+    assert "wait for a node" not in caplog.text
 
 
 def test_a_stage_that_waits_too_long_stops(cluster: Cluster, tmp_path: Path) -> None:
