@@ -138,7 +138,7 @@ def run_graph(
     total = _write_input(source / "input.parquet", make_input, product)
     shutil.rmtree(work / "markers", ignore_errors=True)
     _check_schedulable(steps, product)
-    with _Watch(sink, product, total, progress, clock):
+    with _Watch(sink, kind.id_column, product, total, progress, clock):
         _execute(source, sink, work, kind, steps, faults)
     files = sorted(sink.glob("*.parquet"))
     reconcile(files, source / "input.parquet", kind, product)
@@ -265,10 +265,13 @@ def check_errors(made: pa.Table, faults: FaultConfig, product: str, what: str = 
 
 
 class _Watch:
-    """Tells how many rows have reached the sink, while a graph runs, and keeps the time spent for a resumed run."""
+    """Tells how many input rows have reached the sink, while a graph runs, and keeps the time spent for a resumed run.
 
-    def __init__(self, sink: Path, product: str, total: int, progress: Progress, clock: Clock) -> None:
-        self._clock = clock
+    Output rows of one input row, of which a stage that fans out makes several, lie in one file.
+    """
+
+    def __init__(self, sink: Path, id_column: str, product: str, total: int, progress: Progress, clock: Clock) -> None:
+        self._clock, self._id = clock, id_column
         self._sink, self._product, self._total, self._progress = sink, product, total, progress
         self._counted: dict[str, int] = {}
         self._stop = threading.Event()
@@ -287,7 +290,7 @@ class _Watch:
             for path in self._sink.glob("*.parquet"):
                 if path.name not in self._counted:
                     try:
-                        self._counted[path.name] = pq.read_metadata(path).num_rows
+                        self._counted[path.name] = len(pq.read_table(path, columns=[self._id])[self._id].unique())
                     except (OSError, pa.ArrowInvalid):
                         continue  # still being written
             self._progress(self._product, min(sum(self._counted.values()), self._total), self._total)
