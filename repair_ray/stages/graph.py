@@ -164,7 +164,7 @@ def run_graph(
     asks = [*(step.holds for step in steps), FEEDING]
     require(product, asks, cluster)
     stall = Stall(product, asks, faults)
-    with _Watch(sink, product, total, progress, clock, stall):
+    with _Watch(sink, kind.id_column, product, total, progress, clock, stall):
         _execute(source, sink, work, kind, steps, faults, _context(cluster, stall))
     files = sorted(sink.glob("*.parquet"))
     reconcile(files, source / "input.parquet", kind, product)
@@ -310,10 +310,22 @@ def check_errors(made: pa.Table, faults: FaultConfig, product: str, what: str = 
 
 
 class _Watch:
-    """Tells how many rows have reached the sink, while a graph runs, and keeps the time spent for a resumed run."""
+    """Tells how many input rows have reached the sink, while a graph runs, and keeps the time spent for a resumed run.
 
-    def __init__(self, sink: Path, product: str, total: int, progress: Progress, clock: Clock, stall: Stall) -> None:
-        self._clock, self._stall = clock, stall
+    Output rows of one input row, of which a stage that fans out makes several, lie in one file.
+    """
+
+    def __init__(
+        self,
+        sink: Path,
+        id_column: str,
+        product: str,
+        total: int,
+        progress: Progress,
+        clock: Clock,
+        stall: Stall,
+    ) -> None:
+        self._clock, self._stall, self._id = clock, stall, id_column
         self._sink, self._product, self._total, self._progress = sink, product, total, progress
         self._counted: dict[str, int] = {}
         self._stop = threading.Event()
@@ -332,7 +344,7 @@ class _Watch:
             for path in self._sink.glob("*.parquet"):
                 if path.name not in self._counted:
                     try:
-                        self._counted[path.name] = pq.read_metadata(path).num_rows
+                        self._counted[path.name] = len(pq.read_table(path, columns=[self._id])[self._id].unique())
                     except (OSError, pa.ArrowInvalid):
                         continue  # still being written
             done = min(sum(self._counted.values()), self._total)
