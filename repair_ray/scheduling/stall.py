@@ -33,8 +33,10 @@ class Waiting:
 def waiting() -> Waiting:
     """Asks Ray; a short call. An actor that loads its model has a node, and does not wait."""
     found = [actor for state in NOT_ALIVE for actor in _own_actors(state) if GRAPH_WORKER in actor["ActorClassName"]]
-    # A process is known as soon as a node has taken the actor; an address may be there before, and goes with a node.
-    unplaced = sum(not (actor["Pid"] and actor["Address"]["IPAddress"]) for actor in found)
+    # Until a worker has taken an actor, its address is empty, or that of the node which looks for a place.
+    looking = {(node["NodeID"], node["NodeManagerPort"]) for node in ray.nodes()}
+    addresses = [actor["Address"] for actor in found]
+    unplaced = sum(not at["IPAddress"] or (at["NodeID"], at["Port"]) in looking for at in addresses)
     return Waiting(unplaced, ray.available_resources())
 
 
