@@ -12,10 +12,7 @@ import io
 import os
 import resource
 import shutil
-import threading
 import time
-from collections import defaultdict
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,6 +26,7 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.processes import Sampler, anonymous
 from repair_ray.config import parse_config
 from repair_ray.data.readers import read
 from repair_ray.data.records import InlineImage, Record
@@ -79,7 +77,8 @@ def ingest_one(images: int, folder: Path) -> dict[str, Any]:
     config = parse_config({"data": {name: str(path) for name, path in paths.items()}, "pool": {"rows_per_block": 4096}})
     start_ray()
     run = Run(folder / "run")
-    with Memory() as memory:
+    memory = Memory()
+    with memory:
         begun = time.monotonic()
         ingest(run, config, {}, sources_of(config.data, folder))
         seconds = time.monotonic() - begun
@@ -131,53 +130,23 @@ def one_table(megabytes: int, folder: Path) -> dict[str, Any]:
     }
 
 
-class Memory:
+class Memory(Sampler):
     """The highest anonymous memory, in bytes, of this process and of all below it while the context is open.
 
     `idle`: what the processes below took before the work began.
     """
 
+    every = 0.1
+
     def __init__(self) -> None:
+        super().__init__()
         self.driver = self.all = 0
-        own = os.getpid()
-        self.idle = sum(size for process, size in _anonymous(own) if process != own)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.idle = sum(size for process, size in anonymous(os.getpid()).items() if process != os.getpid())
 
-    def __enter__(self) -> Memory:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._stop.wait(0.1):
-            sizes = dict(_anonymous(os.getpid()))
-            self.driver = max(self.driver, sizes.get(os.getpid(), 0))
-            self.all = max(self.all, sum(sizes.values()))
-
-
-def _anonymous(root: int) -> Iterator[tuple[int, int]]:
-    """Process id and anonymous memory of a process and of all below it."""
-    children, sizes = defaultdict(list), {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            lines = (entry / "status").read_text().splitlines()
-        except OSError:
-            continue
-        facts = dict(line.split(":", 1) for line in lines if ":" in line)
-        children[int(facts["PPid"])].append(int(entry.name))
-        sizes[int(entry.name)] = 1024 * int(facts.get("RssAnon", "0 kB").split()[0])
-    waiting = [root]
-    while waiting:
-        process = waiting.pop()
-        waiting += children[process]
-        if process in sizes:
-            yield process, sizes[process]
+    def look(self) -> None:
+        sizes = anonymous(os.getpid())
+        self.driver = max(self.driver, sizes.get(os.getpid(), 0))
+        self.all = max(self.all, sum(sizes.values()))
 
 
 def _write_pairs(path: Path, count: int, first: int) -> None:

@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 import time
-from collections import defaultdict
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,6 +23,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.processes import Sampler, proportional
 from repair_ray import tables
 from repair_ray.config import parse_config
 from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run, read_json, write_json
@@ -114,7 +112,8 @@ def memory(
         }
     )
     start_ray()
-    with Memory(output / "peak.json") as watched:
+    watched = Memory(output / "peak.json")
+    with watched:
         mine(run, config, FAILURES, EMBEDDINGS, progress=_tell())
     manifest = run.manifest(FAILURES) or {}
     right = check(run, directions.split(","))
@@ -205,58 +204,23 @@ def check(run: Run, directions: list[str], sample: int = 20) -> int:
     return done
 
 
-class Memory:
+class Memory(Sampler):
     """The highest memory in bytes, beyond `idle`, of this process, all below it and what they share.
 
     It is kept in a file, for the process that goes on after this one was killed.
     """
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self._path = path
         self.peak = (read_json(path) or {}).get("peak", 0)
-        self.idle = _proportional(os.getpid())
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.idle = proportional(os.getpid())
 
-    def __enter__(self) -> Memory:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._stop.wait(0.5):
-            now = _proportional(os.getpid()) - self.idle
-            if now > self.peak:
-                self.peak = now
-                write_json(self._path, {"peak": now})
-
-
-def _proportional(root: int) -> int:
-    return sum(_sizes(root))
-
-
-def _sizes(root: int) -> Iterator[int]:
-    """The proportional set size of a process and of each below it, shared memory included."""
-    children = defaultdict(list)
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                facts = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            children[int(facts[1])].append(int(entry.name))
-    waiting = [root]
-    while waiting:
-        process = waiting.pop()
-        waiting += children[process]
-        try:
-            lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-        except OSError:
-            continue
-        yield sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    def look(self) -> None:
+        now = proportional(os.getpid()) - self.idle
+        if now > self.peak:
+            self.peak = now
+            write_json(self._path, {"peak": now})
 
 
 def _tell() -> Any:

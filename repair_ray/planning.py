@@ -8,13 +8,19 @@ from typing import Any, Literal
 
 from repair_ray.config import Config, LanguageConfig, OptimisationConfig, PoolConfig, WorldConfig
 from repair_ray.run import IMAGES, Run
-from repair_ray.scheduling.asks import BLOCKS_IN_FLIGHT, FEEDING, of_engine, of_pool, of_training
+from repair_ray.scheduling.asks import (
+    BLOCKS_IN_FLIGHT,
+    ENGINE_BLOCKS_IN_FLIGHT,
+    FEEDING,
+    of_engine,
+    of_pool,
+    of_training,
+)
 from repair_ray.scheduling.fit import MIB, Ask, Node, Problem, capacity, problem_of, totals
 from repair_ray.stages.pools import Pool, cpu_pool, key_of, main_pool, match_pool, pool_of
 from repair_ray.stages.products import BASE, OF_EDITS, OF_FAILURES, OF_VERDICTS, ROUND, TEACHER, agree
 
 CAPTIONS_A_SCENE = 5
-ENGINE_BLOCKS_IN_FLIGHT = 16
 
 
 @dataclass(frozen=True)

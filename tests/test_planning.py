@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from repair_ray.config import parse_config
+from repair_ray.config import MiningConfig, PoolConfig, parse_config
 from repair_ray.planning import Plan, plan
 from repair_ray.report.plan import nodes_table, stages_table
 from repair_ray.run import IMAGES, Recipe, Run
@@ -150,3 +150,10 @@ def test_a_split_gallery_takes_actors_of_its_own() -> None:
     # Two that merge, with a quarter of a CPU each, and the parts.
     assert pools(shards=3) == [("pool", 2, 0.25, 0), ("pool", 3, 2, 0)]
     assert pools(shards=3, pool={"num_cpus": 1}) == [("mining.pool", 2, 0.25, 0), ("mining.pool", 3, 1, 0)]
+    # Who merges runs no search: on a node of any kind, and as many of them whatever the pool may grow to.
+    grown = mining_pools(num_gpus=1, accelerator_type="H100", max_actors=9)
+    assert [(pool.actors, pool.most, pool.accelerator_type) for pool in grown] == [(2, 2, None), (3, 3, "H100")]
+
+
+def mining_pools(**pool: Any) -> tuple[PoolConfig, ...]:
+    return MiningConfig().pools(PoolConfig(**pool), 3)

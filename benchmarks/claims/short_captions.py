@@ -31,8 +31,8 @@ class Benchmark:
     queries: dict[str, list[int]]
 
 
-def world(folder: Path, seed: int, asked: str = "test") -> Benchmark:
-    """Write scenes with one short caption each (`a red circle`), and return a split with all that is true of it.
+def world(folder: Path, seed: int) -> Benchmark:
+    """Write scenes with one short caption each (`a red circle`), and return the test split with all that is true of it.
 
     In the folder `ALL` lie the same pictures with all their short captions: what a teacher knows. The scenes are others
     than those of the world of that seed.
@@ -45,19 +45,19 @@ def world(folder: Path, seed: int, asked: str = "test") -> Benchmark:
         pictures = [png_bytes(scene) for scene in scenes[split]]
         known = [[_short(group) for group in scene.groups] for scene in scenes[split]]
         _write(folder, split, pictures, known, rng)
-    queries = sorted({_short(group) for scene in scenes[asked] for group in scene.groups})
+    queries = sorted({_short(group) for scene in scenes["test"] for group in scene.groups})
     matches = {
-        query: [place for place, scene in enumerate(scenes[asked]) if describes(query, scene)] for query in queries
+        query: [place for place, scene in enumerate(scenes["test"]) if describes(query, scene)] for query in queries
     }
-    return Benchmark([png_bytes(scene) for scene in scenes[asked]], _asked(matches))
+    return Benchmark([png_bytes(scene) for scene in scenes["test"]], _asked(matches))
 
 
 def _short(group: Group) -> str:
     return phrase(group, ("colour",))
 
 
-def emoji(source: Path, folder: Path, seed: int, asked: str = "test") -> Benchmark:
-    """Write emoji with one keyword each as their caption, and return a split with all pictures of each keyword.
+def emoji(source: Path, folder: Path, seed: int) -> Benchmark:
+    """Write emoji with one keyword each as their caption, and return the test split with all pictures of each keyword.
 
     The keywords are those of CLDR, as the data's second caption lists them. `ALL` as in `world`.
     """
@@ -69,7 +69,7 @@ def emoji(source: Path, folder: Path, seed: int, asked: str = "test") -> Benchma
         found = [(row["image"]["bytes"], keywords(row["captions"])) for row in table.to_pylist()]
         shown, known = [picture for picture, words in found if words], [words for _, words in found if words]
         _write(folder, split, shown, known, rng)
-        if split == asked:
+        if split == "test":
             pictures = shown
             for place, words in enumerate(known):
                 for word in words:

@@ -19,7 +19,7 @@ from repair_ray.doctor.text import one_line, size
 from repair_ray.planning import plan
 from repair_ray.report.findings import Finding
 from repair_ray.run import RunError
-from repair_ray.scheduling.cluster import accelerators_of, nodes_of
+from repair_ray.scheduling.cluster import node_of, nodes_of
 from repair_ray.scheduling.fit import Node as Place
 from repair_ray.scheduling.fit import capacity, totals
 from repair_ray.stages.graph import start_ray
@@ -122,16 +122,8 @@ def _look_at(alive: Sequence[dict[str, Any]], probe: str | None, variables: list
 
 
 def _node(raw: dict[str, Any], reference: Any, answered: bool, timeout: float) -> Node:
-    resources = raw["Resources"]
-    plain = Node(
-        raw["NodeManagerHostname"],
-        resources.get("CPU", 0.0),
-        resources.get("GPU", 0.0),
-        resources.get("memory", 0.0),
-        accelerators=accelerators_of(resources),
-        error="" if answered else f"no worker answered within {timeout:g} s",
-        labels=raw.get("Labels", {}),
-    )
+    error = "" if answered else f"no worker answered within {timeout:g} s"
+    plain = Node(**vars(node_of(raw)), error=error)
     if not answered:
         return plain
     try:

@@ -21,7 +21,7 @@ from repair_ray.evaluation.votes import NO, UNSURE, YES, decide_all
 from repair_ray.multimatch.gallery import gallery_ids
 from repair_ray.multimatch.products import BENCHMARK, MATCHES, PAIRS, PEOPLE, QUERIES, section_of, settings_of, usable
 from repair_ray.run import IMAGES, Recipe, Run, RunError
-from repair_ray.stages.graph import check_errors
+from repair_ray.stages.sink import check_errors
 from repair_ray.tables import multimatch as benchmark_tables
 
 DEPTH = 20

@@ -33,9 +33,10 @@ from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run, RunError
 from repair_ray.sections.multimatch import QueriesConfig
 from repair_ray.stages.ask import ask, with_answers
 from repair_ray.stages.cases import language_case
-from repair_ray.stages.graph import Progress, check_errors
+from repair_ray.stages.graph import Progress
 from repair_ray.stages.questions import limits_of
 from repair_ray.stages.rows import Row
+from repair_ray.stages.sink import check_errors
 from repair_ray.tables import multimatch as benchmark_tables
 
 WRITE = "write_query"

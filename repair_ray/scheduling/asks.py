@@ -12,7 +12,9 @@ from repair_ray.scheduling.fit import MIB, Ask, Node, capacity, problem_of
 MIN_WORKER_CPUS = 0.5
 # Ray Data waits for ever when its actor pools leave no CPU for the tasks that read for them and write.
 FEEDING = Ask("tasks that read and write", 1, cpus=1.0)
+# Blocks sent to one actor at a time where its pool does not say; an engine mixes eight, and has as many at hand.
 BLOCKS_IN_FLIGHT = 2
+ENGINE_BLOCKS_IN_FLIGHT = 16
 
 
 def of_pool(pool: PoolConfig, key: str = "pool") -> Ask:

@@ -13,6 +13,8 @@ from repair_ray.config import ClusterConfig, NodeGroupConfig
 from repair_ray.run import RunError
 from repair_ray.scheduling.fit import Ask, Node, problem_of
 
+# Of what an autoscaler may start: name, most nodes, resources and labels of one.
+Group = tuple[str, int, dict[str, float], dict[str, str]]
 ACCELERATOR = "accelerator_type:"
 # More nodes of one kind than any graph takes; a group without a limit counts as so many.
 MANY_NODES = 64
@@ -25,9 +27,7 @@ def nodes_of(cluster: ClusterConfig) -> list[Node]:
 
     Ray must be connected. An open-source autoscaler tells nobody what it may start; platforms that do are believed.
     """
-    here = [
-        _node(raw["NodeManagerHostname"], raw["Resources"], raw.get("Labels")) for raw in ray.nodes() if raw["Alive"]
-    ]
+    here = [node_of(raw) for raw in ray.nodes() if raw["Alive"]]
     groups = [*_reported(), *(_group(section) for section in cluster.node_groups)]
     counted = Counter((node.cpus, node.gpus) for node in here)
     found = list(here)
@@ -49,18 +49,16 @@ def require(name: str, asks: Sequence[Ask], cluster: ClusterConfig) -> None:
     raise RunError(f"{problem.fact}; {problem.advice}{hint}")
 
 
-def accelerators_of(resources: dict[str, float]) -> frozenset[str]:
-    """The GPU types of a node, which Ray marks by a resource for each."""
-    return frozenset(key.removeprefix(ACCELERATOR) for key in resources if key.startswith(ACCELERATOR))
+def node_of(raw: dict[str, Any]) -> Node:
+    """A node as `ray.nodes()` lists it."""
+    return _node(raw["NodeManagerHostname"], raw["Resources"], raw.get("Labels"))
 
 
 def _node(name: str, resources: dict[str, float], labels: dict[str, str] | None = None, *, there: bool = True) -> Node:
     cpus, gpus, memory = (float(resources.get(key, 0.0)) for key in ("CPU", "GPU", "memory"))
-    held = accelerators_of(resources)
+    # Ray marks the types of a node's GPUs by a resource for each.
+    held = frozenset(key.removeprefix(ACCELERATOR) for key in resources if key.startswith(ACCELERATOR))
     return Node(name, cpus, gpus, memory, accelerators=held, labels=dict(labels or {}), there=there)
-
-
-Group = tuple[str, int, dict[str, float], dict[str, str]]
 
 
 def _group(section: NodeGroupConfig) -> Group:

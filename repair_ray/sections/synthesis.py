@@ -60,8 +60,9 @@ class MiningConfig(Section):
         if shards == 1:
             return (pool,)
         # While one merges, the other keeps the parts busy.
-        merging = pool.model_copy(update={"actors": 2, "num_cpus": 0.25, "num_gpus": 0.0})
-        return (merging, pool.model_copy(update={"actors": shards}))
+        share = {"num_cpus": 0.25, "num_gpus": 0.0, "accelerator_type": None}
+        merging = pool.model_copy(update={"actors": 2, "max_actors": None, **share})
+        return (merging, pool.model_copy(update={"actors": shards, "max_actors": None}))
 
 
 ImageEditorName = Literal["none", "scene", "flux2-klein", "flux2-klein-9b", "flux2", "flux-kontext", "instruct-pix2pix"]

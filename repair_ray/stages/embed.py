@@ -16,10 +16,10 @@ from repair_ray.data.access import image_store
 from repair_ray.data.images import ImageProblem
 from repair_ray.engines.retriever import RetrieverSpec, sees_texts_only
 from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run
-from repair_ray.stages.graph import Progress, Step, check_errors, quiet, run_graph
+from repair_ray.stages.graph import Progress, Step, quiet, run_graph
 from repair_ray.stages.pools import Pool, main_pool
 from repair_ray.stages.rows import Row, RowStage
-from repair_ray.stages.sink import ByPiece
+from repair_ray.stages.sink import ByPiece, check_errors
 
 if TYPE_CHECKING:
     from repair_ray.engines.encoder import Encoder

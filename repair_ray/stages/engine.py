@@ -29,7 +29,7 @@ from repair_ray.config import FaultConfig, LanguageConfig, PoolConfig
 from repair_ray.data.images import ImageProblem
 from repair_ray.engines.answers import FAILED, Answered, AnswerStore, second_try
 from repair_ray.engines.tasks import Prompt, task
-from repair_ray.scheduling.asks import of_engine, spread
+from repair_ray.scheduling.asks import ENGINE_BLOCKS_IN_FLIGHT, of_engine, spread
 from repair_ray.scheduling.fit import MIB, Ask
 from repair_ray.stages.graph import interpreter
 from repair_ray.stages.questions import Asked
@@ -68,7 +68,7 @@ class EngineStep:
         memory = (pool.memory_mb or 0) * MIB if spread(language) else 0
         shares = {"CPU": pool.num_cpus / workers, "GPU": pool.num_gpus / workers, "memory": memory / workers}
         bundle = {name: share for name, share in shares.items() if share}
-        in_flight = pool.blocks_in_flight or 2 * MIXED_BATCHES
+        in_flight = pool.blocks_in_flight or ENGINE_BLOCKS_IN_FLIGHT
         processor = build_processor(
             vLLMEngineProcessorConfig(
                 model_source=language.model,

@@ -302,13 +302,6 @@ def _explain(error: Exception, sink: Path) -> str:
     return f"the graph stopped; the rows that were finished are kept. {last}"
 
 
-def check_errors(made: pa.Table, faults: FaultConfig, product: str, what: str = "rows") -> None:
-    """Raises `RunError` when more rows failed than `faults.max_error_rate` allows."""
-    counts = StatusCounts()
-    counts.add(made)
-    check_counts(counts, faults, product, what)
-
-
 class _Watch:
     """Tells how many input rows have reached the sink, while a graph runs, and keeps the time spent for a resumed run.
 

@@ -76,7 +76,7 @@ class RowStage(ABC):
             try:
                 self._inject(rows)
                 answers = [self.process(rows)]
-            except Exception:
+            except Exception:  # not lost: the row at fault raises again alone, and carries its error
                 answers = self._one_by_one(rows, fatal=False)
         marker.unlink(missing_ok=True)
         return answers

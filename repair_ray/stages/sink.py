@@ -104,6 +104,13 @@ def check_counts(counts: StatusCounts, faults: FaultConfig, product: str, what: 
         )
 
 
+def check_errors(made: pa.Table, faults: FaultConfig, product: str, what: str = "rows") -> None:
+    """Raises `RunError` when more rows failed than `faults.max_error_rate` allows."""
+    counts = StatusCounts()
+    counts.add(made)
+    check_counts(counts, faults, product, what)
+
+
 def sorted_pieces(files: Sequence[Path], kind: Table, work: Path) -> Iterator[pa.Table]:
     """All rows of a table's files, sorted as the table is, in pieces of which one is in memory at a time.
 

@@ -90,7 +90,6 @@ def launch(
         raise RunError(
             f"training {job.name} stopped; start again to go on from its last checkpoint. {_tail(error)}"
         ) from error
-    folder = Path(job.folder)
     with state.newest() as found:
         final = read_progress(found[1]) if found else None
         if found is None or final is None or not final.finished(job.training):

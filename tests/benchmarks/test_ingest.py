@@ -7,16 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.ingest import MIB, _anonymous, markdown, one_table
+from benchmarks.ingest import MIB, markdown, one_table
+from benchmarks.processes import anonymous
 
 
 def test_anonymous_memory_is_that_of_this_process_and_below() -> None:
-    before = dict(_anonymous(os.getpid()))[os.getpid()]
+    before = anonymous(os.getpid())[os.getpid()]
     held = np.ones(64 * MIB, np.uint8)
-    after = dict(_anonymous(os.getpid()))[os.getpid()]
+    after = anonymous(os.getpid())[os.getpid()]
     assert 60 * MIB < after - before < 90 * MIB
     assert held[-1] == 1
-    assert 1 not in dict(_anonymous(os.getpid()))
+    assert 1 not in anonymous(os.getpid())
 
 
 def test_a_table_of_bytes_comes_back_whole(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks import search
+from benchmarks.processes import proportional
 from benchmarks.search import EMBEDDINGS, MIB, Memory, make_run, markdown
 from repair_ray import tables
 from repair_ray.run import Run, read_json
@@ -21,7 +22,8 @@ ROW = {"name": "n", "ours": 2, "peer": 1, "peer_name": "p", "ratio": 2.0, "unit"
 
 def test_held_and_mapped_memory_count(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(bytes(64 * MIB))
-    with Memory(tmp_path / "peak.json") as watched:
+    watched = Memory(tmp_path / "peak.json")
+    with watched:
         held = np.ones(64 * MIB, np.uint8)
         mapped = np.memmap(tmp_path / "file", mode="r")
         assert held[-1] == 1 and mapped.sum() == 0
@@ -30,7 +32,7 @@ def test_held_and_mapped_memory_count(tmp_path: Path) -> None:
     kept = (read_json(tmp_path / "peak.json") or {})["peak"]
     assert kept == watched.peak
     assert Memory(tmp_path / "peak.json").peak == kept, "the peak of a killed process counts"
-    assert search._proportional(os.getpid()) > 0
+    assert proportional(os.getpid()) > 0
 
 
 def test_the_run_has_unit_vectors_and_one_image_a_caption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

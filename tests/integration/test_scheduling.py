@@ -170,6 +170,13 @@ def test_the_plan_names_the_setting_that_is_too_large(cluster: Cluster) -> None:
     assert list(made.causes) == ["round-1/embeddings"]
 
 
+def wait_until_told(caplog: pytest.LogCaptureFixture, seconds: float) -> None:
+    """Until the log says that actors wait for a node, or the time is over."""
+    deadline = time.monotonic() + seconds
+    while "wait for a node" not in caplog.text and time.monotonic() < deadline:
+        time.sleep(0.2)
+
+
 def test_a_stage_says_what_it_waits_for_and_goes_on(
     cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -177,9 +184,7 @@ def test_a_stage_says_what_it_waits_for_and_goes_on(
     assert ray.get(holder.ready.remote())
 
     def let_go() -> None:
-        deadline = time.monotonic() + 40
-        while "wait for a node" not in caplog.text and time.monotonic() < deadline:
-            time.sleep(0.2)
+        wait_until_told(caplog, 40)
         ray.kill(holder)
 
     thread = threading.Thread(target=let_go)
@@ -224,9 +229,7 @@ def test_a_lost_node_is_told_and_another_takes_its_place(
         while not list((tmp_path / "numbers" / "half-made" / "rows").glob("*.parquet")):
             time.sleep(0.1)
         cluster.remove_node(h100, allow_graceful=False)
-        deadline = time.monotonic() + 60
-        while "wait for a node" not in caplog.text and time.monotonic() < deadline:
-            time.sleep(0.2)
+        wait_until_told(caplog, 60)
         ray.kill(holder)
 
     thread = threading.Thread(target=lose_one_and_free_the_other)

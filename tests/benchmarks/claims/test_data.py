@@ -38,6 +38,10 @@ def test_short_captions_and_their_truth(tmp_path: Path, monkeypatch: pytest.Monk
     rows = pq.read_table(tmp_path / "test.parquet").to_pylist()
     assert [row["image"]["bytes"] for row in rows] == found.pictures
     assert all(len(row["captions"]) == 1 for row in rows)
+    known = pq.read_table(tmp_path / short_captions.ALL / "test.parquet").to_pylist()
+    assert [row["image"] for row in known] == [row["image"] for row in rows]
+    assert all(row["captions"][0] in whole["captions"] for row, whole in zip(rows, known, strict=True))
+    assert max(len(whole["captions"]) for whole in known) > 1
     assert found.queries and all(2 <= len(places) <= short_captions.MOST for places in found.queries.values())
     for place, row in enumerate(rows):
         said = row["captions"][0].replace("one ", "a ")
