@@ -47,11 +47,16 @@ class Recipe:
 
 @dataclass
 class StageRecord:
-    """One line of the closing table. `statuses` counts rows by status, `reasons` the rejects and errors by reason."""
+    """One line of the closing table. `statuses` counts rows by status, `reasons` the rejects and errors by reason.
+
+    `started` and `finished`: seconds since 1970. A stage that was stopped in between worked for `seconds` of that time.
+    """
 
     name: str
     seconds: float
     rows: int
+    started: float
+    finished: float
     statuses: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, int] = field(default_factory=dict)
 
@@ -133,12 +138,15 @@ class Run:
     def finish(self, product: str, recipe: Recipe, seconds: float, **facts: Any) -> None:
         """Write the manifest: from now on the product exists."""
         basis = self._basis(recipe)
+        finished = time.time()
+        begun = read_json(self.path(product) / "begun.json") or {}
         manifest = {
             "product": product,
             "fingerprint": fingerprint(basis),
             "recipe": basis,
             "seconds": round(seconds, 3),
-            "finished": time.time(),
+            "started": begun.get("started", finished - seconds),
+            "finished": finished,
             **facts,
         }
         write_json(self.path(product) / MANIFEST, manifest)
@@ -218,7 +226,16 @@ class Run:
     def records(self) -> list[StageRecord]:
         """One record a finished product, in order."""
         return [
-            StageRecord(name, m["seconds"], m.get("rows", 0), m.get("statuses", {}), m.get("reasons", {}))
+            StageRecord(
+                name,
+                m["seconds"],
+                m.get("rows", 0),
+                # Products of earlier versions do not say when they were begun.
+                m.get("started", m["finished"] - m["seconds"]),
+                m["finished"],
+                m.get("statuses", {}),
+                m.get("reasons", {}),
+            )
             for name, m in self.products()
         ]
 

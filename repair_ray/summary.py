@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
@@ -12,8 +13,10 @@ import pyarrow.compute as pc
 
 from repair_ray import tables
 from repair_ray.config import Config
+from repair_ray.evaluation.compare import QueryError, changes
 from repair_ray.evaluation.truth import read_truth
 from repair_ray.run import Run, read_json
+from repair_ray.stages.evaluate import read_ranks
 
 PACKAGES = ("repair_ray", "ray", "torch", "open_clip_torch", "faiss-cpu", "pyarrow")
 
@@ -31,6 +34,7 @@ def make_summary(run: Run, config: Config, place: str) -> dict[str, Any]:
         "base": {"metrics": base.get("metrics", {})},
         "rounds": [_round(run, place)],
         "controls": {name: _control(run, name) for name in config.control_names},
+        "changes": _changes(run, config, f"{place}/metrics"),
         "training": _training(run),
         "language": language_usage(run, config, place),
         "approximate_search": {
@@ -43,6 +47,8 @@ def make_summary(run: Run, config: Config, place: str) -> dict[str, Any]:
             {
                 "name": record.name,
                 "seconds": round(record.seconds, 2),
+                "started": record.started,
+                "finished": record.finished,
                 "rows": record.rows,
                 "rows_per_second": round(record.rows_per_second, 1),
                 "statuses": record.statuses,
@@ -68,7 +74,9 @@ def _round(run: Run, place: str) -> dict[str, Any]:
         "edits": {
             "accepted": _by_direction(row for row in edits if row["status"] == tables.OK),
             "rejected": dict(Counter(row["reason"] for row in edits if row["status"] != tables.OK)),
+            "candidates": _candidates(run, f"{place}/edits"),
         },
+        "corrected": _corrected(run, place),
         "truth": read_truth(run, place),
         "metrics": (run.manifest(f"{place}/metrics") or {}).get("metrics", {}),
     }
@@ -110,10 +118,41 @@ def _rows(run: Run, product: str) -> list[dict[str, Any]]:
     return list(table.select(kept).to_pylist())
 
 
+def _candidates(run: Run, edits: str) -> dict[str, int]:
+    """How many captions (`i2t`) and pictures (`t2i`) the editors made, rejected ones too."""
+    if run.manifest(edits) is None:
+        return {}
+    table = run.read(edits, ["direction", "candidates"])
+    made = pc.fill_null(pc.list_value_length(table["candidates"]), 0)
+    return {d: pc.sum(made.filter(pc.equal(table["direction"], d))).as_py() or 0 for d in ("i2t", "t2i")}
+
+
+def _corrected(run: Run, place: str) -> int | None:
+    """How many corrected pairs a training took; None where it has not said."""
+    return (run.manifest(f"{place}/training") or {}).get("corrected")
+
+
+def _changes(run: Run, config: Config, repaired: str) -> dict[str, Any]:
+    """Queries that the repaired retriever answers otherwise than the base and each control, by their names."""
+    compared = {"base": "base/metrics", **{name: f"controls/{name}/metrics" for name in config.control_names}}
+    ranked = {
+        product for product, manifest in run.products() if manifest.get("table") == tables.RANKS.name
+    }  # those of earlier versions kept no ranks
+    found: dict[str, Any] = {}
+    if repaired in ranked:
+        after = read_ranks(run, repaired)
+        for name, product in compared.items():
+            if product in ranked:
+                with contextlib.suppress(QueryError):  # too few queries to compare
+                    found[name] = changes(read_ranks(run, product), after, (name, "the repaired retriever"))
+    return found
+
+
 def _control(run: Run, name: str) -> dict[str, Any]:
     training = (run.manifest(f"controls/{name}/training") or {}).get("training", {})
     metrics = (run.manifest(f"controls/{name}/metrics") or {}).get("metrics", {})
-    return {"metrics": metrics, "items": training.get("items_encoded")}
+    corrected = _corrected(run, f"controls/{name}")
+    return {"metrics": metrics, "items": training.get("items_encoded"), "corrected": corrected}
 
 
 def _training(run: Run) -> dict[str, Any]:

@@ -42,6 +42,28 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path / "run")
 
 
+class TestRecords:
+    def test_a_record_says_when_its_stage_worked(self, run: Run) -> None:
+        recipe = Recipe({"seed": 1})
+        run.ready("a", recipe)
+        # As a run leaves it that was stopped and went on an hour later.
+        begun = read_json(run.path("a") / "begun.json") or {}
+        write_json(run.path("a") / "begun.json", {**begun, "started": begun["started"] - 3600})
+        run.finish("a", recipe, 12.5)
+        (record,) = run.records()
+        assert record.seconds == 12.5
+        assert record.started == begun["started"] - 3600
+        assert record.finished - record.started == pytest.approx(3600, abs=60)
+
+    def test_a_product_of_an_earlier_version_worked_without_a_break(self, run: Run) -> None:
+        commit(run, "a", Recipe({}), "f1")
+        manifest = read_json(run.path("a") / MANIFEST) or {}
+        del manifest["started"]
+        write_json(run.path("a") / MANIFEST, manifest)
+        (record,) = run.records()
+        assert record.started == record.finished - 2.0
+
+
 class TestReady:
     def test_unfinished_then_finished(self, run: Run) -> None:
         recipe = Recipe({"seed": 1})

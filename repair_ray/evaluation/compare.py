@@ -1,4 +1,4 @@
-"""Is one retriever better than another on the same queries? Paired bootstrap over queries, from their ranks."""
+"""Is one retriever better than another on the same queries? From their ranks: paired bootstrap, and McNemar's test."""
 
 from __future__ import annotations
 
@@ -101,6 +101,32 @@ def compare(
             for i, measure in enumerate(MEASURES)
         }
         found[part]["n"] = [difference.shape[1] for difference in sample]
+    return found
+
+
+def changes(
+    first: dict[str, Ranks], second: dict[str, Ranks], names: tuple[str, str] = ("the first", "the second")
+) -> dict[str, dict[str, Any]]:
+    """How many queries of each direction are right (rank 1) in one alone, in both, and in none.
+
+    `fixed`: wrong in the first, right in the second. `broken`: the reverse. `p`: McNemar's test in its exact form, two-
+    sided: whether `fixed` and `broken` are as a fair coin gives them (1 where no query has changed). McNemar, 1947.
+    Queries count as independent; captions of one picture are less than that.
+
+    Raises:
+        QueryError: other queries.
+    """
+    found = {}
+    for direction in DIRECTIONS:
+        before, after = (ranks == 1 for ranks in paired(first[direction], second[direction], names, direction))
+        fixed, broken = int(np.sum(~before & after)), int(np.sum(before & ~after))
+        found[direction] = {
+            "fixed": fixed,
+            "broken": broken,
+            "right_in_both": int(np.sum(before & after)),
+            "wrong_in_both": int(np.sum(~before & ~after)),
+            "p": float(stats.binomtest(fixed, fixed + broken).pvalue) if fixed + broken else 1.0,
+        }
     return found
 
 

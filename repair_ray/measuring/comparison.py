@@ -75,14 +75,11 @@ def read_measured(target: str) -> Measured:
 
 
 def _ranks(run: Run, product: str, manifest: dict[str, Any]) -> dict[str, Ranks]:
-    if manifest.get("table") == tables.RANKS.name:
-        found: dict[str, Ranks] = {"i2t": {}, "t2i": {}}
-        for row in run.read(product, ["query_id", "direction", "rank"]).to_pylist():
-            found[row["direction"]][row["query_id"]] = row["rank"] or 0
-        return found
-    # Metrics that kept no ranks: the embeddings that they were made from give them again.
-    from repair_ray.stages.evaluate import rank_queries
+    from repair_ray.stages.evaluate import rank_queries, read_ranks
 
+    if manifest.get("table") == tables.RANKS.name:
+        return read_ranks(run, product)
+    # Metrics that kept no ranks: the embeddings that they were made from give them again.
     (embeddings,) = manifest["recipe"]["parents"]
     return rank_queries(run, embeddings, manifest["protocol"]["split"])
 

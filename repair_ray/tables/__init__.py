@@ -39,6 +39,7 @@ _IMAGE_REF = [
 
 
 _MISMATCH = pa.struct([("type", pa.string()), ("query", pa.string()), ("candidate", pa.string())])
+_RANKED = pa.struct([("item_id", pa.string()), ("score", pa.float32()), ("right", pa.bool_())])
 _CANDIDATE = pa.struct(
     [
         ("text", pa.string()),
@@ -216,6 +217,10 @@ RANKS = Table(
             pa.field("query_id", pa.string(), nullable=False),
             pa.field("direction", pa.string(), nullable=False),
             pa.field("rank", pa.int32()),
+            # The best positive, and the items that were ranked highest, best first.
+            pa.field("ground_truth_id", pa.string()),
+            pa.field("ground_truth_score", pa.float32()),
+            pa.field("top", pa.list_(_RANKED)),
             *STATUS,
         ]
     ),

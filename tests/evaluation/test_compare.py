@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from scipy import stats
 
-from repair_ray.evaluation.compare import QueryError, compare
+from repair_ray.evaluation.compare import QueryError, changes, compare
 
 
 def ranks(i2t: list[int], t2i: list[int]) -> dict[str, dict[str, int]]:
@@ -56,3 +59,36 @@ def test_other_queries_are_refused_by_name() -> None:
         compare(ranks([1, 2], [1, 2, 3]), ranks([1, 2], [1, 0, 3]), ("a", "b"))
     with pytest.raises(QueryError, match="0 i2t queries have a positive"):
         compare(ranks([0, 0], [1, 2]), ranks([0, 0], [1, 2]))
+
+
+class TestChanges:
+    def test_by_hand(self) -> None:
+        before, after = [1, 1, 2, 3, 9, 0], [1, 2, 1, 1, 4, 0]
+        found = changes(ranks(before, [2, 2]), ranks(after, [2, 2]))
+        # Fixed 2, broken 1 of 3 that changed: P(1 or fewer, or 2 or more, of 3 fair coins) = 1.
+        counts = {"right_in_both": 1, "fixed": 2, "broken": 1, "wrong_in_both": 1, "p": 1.0}
+        assert found["i2t"] == counts
+        assert found["t2i"] == {"right_in_both": 0, "fixed": 0, "broken": 0, "wrong_in_both": 2, "p": 1.0}
+
+    def test_mcnemar_of_a_known_table(self) -> None:
+        # 9 fixed and 1 broken: (1 + 10) heads at most of 10 coins, on both sides: 2 * 11 / 1024.
+        before, after = [2] * 9 + [1] + [1] * 30, [1] * 9 + [2] + [1] * 30
+        same = [1] * 40
+        found = changes(ranks(before, same), ranks(after, same))["i2t"]
+        assert (found["fixed"], found["broken"], found["right_in_both"]) == (9, 1, 30)
+        assert found["p"] == pytest.approx(22 / 1024)
+        reverse = changes(ranks(after, same), ranks(before, same))["i2t"]
+        assert (reverse["fixed"], reverse["broken"], reverse["p"]) == (1, 9, found["p"])
+
+    def test_many_queries_agree_with_the_chi_square_form(self) -> None:
+        before, after = [2] * 700 + [1] * 600 + [1] * 500, [1] * 700 + [2] * 600 + [1] * 500
+        found = changes(ranks(before, before), ranks(after, after))["t2i"]
+        corrected = (abs(700 - 600) - 1) ** 2 / (700 + 600)
+        assert found["p"] == pytest.approx(stats.chi2.sf(corrected, 1), rel=0.02)
+        # And with the tail written out.
+        tail = sum(math.comb(1300, k) for k in range(601)) / 2**1300
+        assert found["p"] == pytest.approx(2 * tail, rel=1e-9)
+
+    def test_other_queries_are_refused(self) -> None:
+        with pytest.raises(QueryError, match="1 only in old, such as i2"):
+            changes(ranks([1, 2, 3], [1, 1]), ranks([1, 2], [1, 1]), ("old", "new"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from repair_ray.evaluation.retrieval import best_ranks, direction_metrics, retrieval_metrics
+from repair_ray.evaluation.retrieval import best_ranks, direction_metrics, ranking, retrieval_metrics
 
 
 def unit(rows: int, width: int, seed: int) -> np.ndarray:
@@ -70,6 +70,57 @@ class TestBestRanks:
         own = places(*[[i] for i in range(20)])
         expected = best_ranks(queries.astype(np.float32), gallery.astype(np.float32), own)
         assert np.array_equal(best_ranks(queries, gallery, own), expected)
+
+
+class TestRanking:
+    # Scores of the gallery: 0.9, 0.7, 0.7, 0.5, 0.1.
+    query, gallery = TestBestRanks.query, TestBestRanks.gallery
+
+    @pytest.mark.parametrize(
+        ("positives", "top", "best"),
+        [
+            ([0], [0, 1, 2], 0),
+            ([1], [0, 2, 1], 1),  # a tie: the wrong item first
+            ([1, 2], [0, 1, 2], 1),
+            ([4], [0, 1, 2], 4),
+            ([], [0, 1, 2], -1),
+        ],
+    )
+    def test_by_hand(self, positives: list[int], top: list[int], best: int) -> None:
+        found = ranking(self.query, self.gallery, places(positives), 3)
+        assert found.top.tolist() == [top]
+        assert found.top_scores.tolist() == [[pytest.approx(float(self.gallery[item, 0])) for item in top]]
+        assert found.top_right.tolist() == [[item in positives for item in top]]
+        assert found.best.tolist() == [best]
+        if best < 0:
+            assert np.isnan(found.best_scores[0])
+        else:
+            assert found.best_scores[0] == self.gallery[best, 0]
+
+    @pytest.mark.parametrize("keep", [1, 4, 45, 100])
+    def test_the_first_positive_stands_where_the_rank_says(self, keep: int) -> None:
+        rng = np.random.default_rng(0)
+        queries, gallery = unit(60, 4, 1), unit(45, 4, 2)
+        gallery[20:30] = gallery[:10]  # exact ties
+        positives = [rng.choice(45, rng.integers(0, 6), replace=False) for _ in range(60)]
+        found = ranking(queries, gallery, positives, keep, memory_bytes=1)
+        assert found.top.shape == (60, min(keep, 45))
+        for query, own in enumerate(positives):
+            scores = np.round(gallery @ queries[query], 5)
+            full = sorted(range(45), key=lambda item: (-scores[item], item in own))
+            # Which of two equal wrong items comes first, rounding decides.
+            shown = [(scores[item], item in own) for item in found.top[query]]
+            assert shown == [(scores[item], item in own) for item in full[:keep]]
+            assert len(set(found.top[query])) == min(keep, 45)
+            first = next((place for place, item in enumerate(full, start=1) if item in own), 0)
+            assert found.ranks[query] == first
+
+    def test_scores_that_are_no_number_stand_where_the_rank_says(self) -> None:
+        gallery = self.gallery.copy()
+        gallery[3] = np.nan
+        assert ranking(self.query, gallery, places([0]), 2).top.tolist() == [[3, 0]]
+        assert ranking(self.query, gallery, places([0]), 2).ranks.tolist() == [2]
+        assert ranking(self.query, gallery, places([3]), 5).top.tolist() == [[0, 1, 2, 4, 3]]
 
 
 class TestDirectionMetrics:

@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -30,6 +31,34 @@ def test_ranks_lie_beside_the_metrics(made: Path) -> None:
     assert manifest["protocol"].items() >= {"model": "tiny-64", "precision": "fp32", "scores": "float32"}.items()
 
 
+@pytest.mark.parametrize(("place", "embeddings"), [("base", "round-1/embeddings"), ("round-1", "round-1/evaluation")])
+def test_the_items_ranked_highest_lie_beside_the_ranks(made: Path, place: str, embeddings: str) -> None:
+    """Against plain arithmetic on the vectors: best first, with what is right, and the best of those that are right."""
+    run = Run(made / "run")
+    vectors = {row["item_id"]: row for row in run.read(embeddings).to_pylist() if row["split"] == "test"}
+    images = {row["image_id"] for row in run.read("data/images").to_pylist()} & vectors.keys()
+    captions = {row["caption_id"]: row for row in run.read("data/captions").to_pylist() if row["caption_id"] in vectors}
+    for row in run.read(f"{place}/metrics").to_pylist():
+        query = row["query_id"]
+        if row["direction"] == "i2t":
+            said = {caption["text_key"] for caption in captions.values() if caption["image_id"] == query}
+            right = {name for name, caption in captions.items() if caption["text_key"] in said}
+        else:
+            key = captions[query]["text_key"]
+            right = {caption["image_id"] for caption in captions.values() if caption["text_key"] == key}
+        gallery = captions if row["direction"] == "i2t" else images
+        scores = {item: float(np.dot(vectors[query]["vector"], vectors[item]["vector"])) for item in gallery}
+        assert len(row["top"]) == 5
+        assert [item["score"] for item in row["top"]] == pytest.approx(sorted(scores.values())[:-6:-1], abs=1e-5)
+        for item in row["top"]:
+            assert item["score"] == pytest.approx(scores[item["item_id"]], abs=1e-5)
+            assert item["right"] == (item["item_id"] in right)
+        assert row["ground_truth_id"] in right
+        assert row["ground_truth_score"] == pytest.approx(max(scores[item] for item in right), abs=1e-5)
+        if row["rank"] <= 5:
+            assert [item["right"] for item in row["top"]].index(True) == row["rank"] - 1
+
+
 def test_a_query_without_a_positive_keeps_its_row(workplace: Path) -> None:
     """The first picture's captions were not embedded: its own row says so, and it is no part of the metrics."""
     run, config = Run("run"), parse_config(read_json(Path("run/config.json")) or {})
@@ -42,6 +71,8 @@ def test_a_query_without_a_positive_keeps_its_row(workplace: Path) -> None:
     assert metrics["protocol"]["captions_per_image"]["min"] == 0
     (row,) = [row for row in run.read("other/metrics").to_pylist() if row["status"] != tables.OK]
     assert (row["query_id"], row["rank"], row["reason"]) == (image, None, "no positive in the gallery")
+    assert (row["ground_truth_id"], row["ground_truth_score"]) == (None, None)
+    assert len(row["top"]) == 5 and not any(item["right"] for item in row["top"])
 
 
 def test_metrics_of_an_earlier_version_stay_as_they_are(workplace: Path) -> None:
