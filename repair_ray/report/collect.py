@@ -10,9 +10,14 @@ import yaml
 from repair_ray import tables
 from repair_ray.config import DataConfig
 from repair_ray.report import results
+from repair_ray.report.answers import BASE, read_answers, repaired_metrics
+from repair_ray.report.changes import change_tables, changed_examples
 from repair_ray.report.charts import bars, curves
+from repair_ray.report.costs import costs, timeline
+from repair_ray.report.explorer import search_data
 from repair_ray.report.grids import connectivity, repair_grids
-from repair_ray.report.pictures import DataRows, Pictures, Row, having
+from repair_ray.report.pictures import DataRows, Pictures, Row, having, sides
+from repair_ray.report.progression import budget_curve, round_curve
 from repair_ray.run import CAPTIONS, IMAGES, Run
 
 FAILURE_EXAMPLES = 4
@@ -29,12 +34,18 @@ def collect(run: Run, summary: dict[str, Any], data: DataConfig) -> dict[str, An
         "evaluation": summary.get("evaluation") or {},
         "protocol": results.protocol_text(summary.get("evaluation") or {}),
         **_comparison(summary),
+        "changes": change_tables(summary),
+        "examples": shown.get("examples", []),
+        "explorer": shown.get("explorer"),
+        "round_curve": round_curve(summary),
+        "budget_curve": budget_curve(summary),
         "rounds": [_round(made, number) for number, made in enumerate(rounds, start=1)],
         "failures": shown.get("failures", {}),
         "grids": shown.get("grids", []),
         "connectivity": shown.get("connectivity"),
         "placement": ((summary.get("config") or {}).get("objective") or {}).get("placement", "local"),
-        "stages": summary.get("stages") or [],
+        "stages": timeline(summary),
+        "costs": costs(summary),
         "models": results.model_use(summary),
         "calls_per_pair": (summary.get("language") or {}).get("calls_per_pair"),
         "bad_rows": results.bad_rows(summary),
@@ -154,6 +165,11 @@ def _shown(run: Run, summary: dict[str, Any], data: DataConfig, rounds: int) -> 
         return {}
     rows, pictures = DataRows(run), Pictures(run, data)
     shown: dict[str, Any] = {}
+    repaired = repaired_metrics(run, rounds)
+    before, after = (read_answers(run, name) if name else None for name in (BASE, repaired))
+    if before and after:
+        shown["examples"] = changed_examples(before, after, rows, pictures, summary.get("seed") or 0)
+        shown["explorer"] = search_data(before, after, rows, pictures)
     for number in range(rounds, 0, -1):
         edits = f"round-{number}/edits"
         made_from = run.made_from(edits)
@@ -196,14 +212,5 @@ def _failures(
 
 def _failure(row: Row, judgement: str | None, data: DataRows, pictures: Pictures) -> Row:
     roles = {"query": row["query_id"], "retrieved": row["candidate_id"], "right": row["ground_truth_id"]}
-    images, captions = data.images(roles.values()), data.captions(roles.values())
-    described = data.captions_of(images)
-    sides: dict[str, Row] = {}
-    for role, identity in roles.items():
-        if identity in captions:
-            sides[role] = {"text": captions[identity]["text"]}
-        else:
-            first = next((caption["text"] for caption in described[identity]), "no caption")
-            sides[role] = {"picture": pictures.of(images[identity], f"{role} picture, described as: {first}")}
     scores = {name: row[name] for name in ("rank", "score", "ground_truth_score")}
-    return {**sides, **scores, "judgement": judgement}
+    return {**sides(roles, data, pictures), **scores, "judgement": judgement}

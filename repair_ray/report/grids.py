@@ -8,8 +8,11 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
 
 from repair_ray import tables
 from repair_ray.data.text import text_key
@@ -62,7 +65,9 @@ def repair_grids(
 
 
 def connectivity(run: Run, edits: str, data: DataRows, split: str | None) -> Row | None:
-    """Hard negatives and hard positives an anchor (an image with its captions), log-binned; None without a repair.
+    """How repairs connect anchors (images with their captions); None without a repair.
+
+    Hard negatives and hard positives an anchor, log-binned, and the groups into which repairs link anchors.
 
     A repair sets two hard negatives against its anchor: its picture and its caption. It is a hard positive of its
     query: a caption for the query image, or a picture for the query caption (ours; the paper gives ranges only).
@@ -73,14 +78,28 @@ def connectivity(run: Run, edits: str, data: DataRows, split: str | None) -> Row
     owners = data.owners()
     negatives: Counter[str] = Counter()
     positives: Counter[str] = Counter()
+    links = []
     for row in rows:
         i2t = row["direction"] == "i2t"
-        negatives[owners[row["candidate_id"]] if i2t else row["candidate_id"]] += 2
-        positives[row["query_id"] if i2t else owners[row["query_id"]]] += 1
+        anchor = owners[row["candidate_id"]] if i2t else row["candidate_id"]
+        query = row["query_id"] if i2t else owners[row["query_id"]]
+        negatives[anchor] += 2
+        positives[query] += 1
+        links.append((query, anchor))
     return {
         "anchors": data.usable(split) if split else None,
+        **_linked(links),
         "charts": [_histogram("hard negatives", negatives), _histogram("hard positives", positives)],
     }
+
+
+def _linked(links: list[tuple[str, str]]) -> Row:
+    """How anchors hang together: `linked` (those on either side of a repair), `groups` of them, the `largest` one."""
+    numbers: dict[str, int] = {}
+    ends = np.array([[numbers.setdefault(end, len(numbers)) for end in link] for link in links], np.int64)
+    graph = coo_matrix((np.ones(len(ends), bool), (ends[:, 0], ends[:, 1])), (len(numbers), len(numbers)))
+    groups, of = connected_components(graph, directed=False)
+    return {"linked": len(numbers), "groups": int(groups), "largest": int(np.bincount(of).max())}
 
 
 def changed_words(before: str, after: str) -> list[tuple[str, bool]]:

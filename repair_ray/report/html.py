@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 from pathlib import Path
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
 from repair_ray.config import DataConfig
 from repair_ray.report import results
@@ -15,6 +18,7 @@ from repair_ray.run import Run, RunError
 
 REPORT = "report.html"
 TEMPLATES = Path(__file__).parent / "templates"
+SEARCH = TEMPLATES / "explorer.js"
 
 
 def write_report(run: Run, summary: dict[str, Any], data: DataConfig) -> Path:
@@ -28,7 +32,11 @@ def write_report(run: Run, summary: dict[str, Any], data: DataConfig) -> Path:
         RunError: the file cannot be written.
     """
     target = run.folder / REPORT
-    write_page(target, render(collect(run, summary, data)))
+    # The page's policy allows this one script, by its hash, and nothing that data could bring in.
+    script = SEARCH.read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    values = collect(run, summary, data) | {"script": Markup(script), "script_hash": f"sha256-{digest}"}
+    write_page(target, render(values))
     return target
 
 
@@ -64,5 +72,6 @@ def render(values: dict[str, Any], template: str = "report.html.j2") -> str:
         between=results.between,
         count=results.count,
         duration=results.duration,
+        chance=results.chance,
     )
     return environment.get_template(template).render(values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from repair_ray.run import CAPTIONS, IMAGES, Run
 
 EDGE = 176
 LOSSLESS_EDGE = 96
+SMALL_EDGE = 96
 
 Row = dict[str, Any]
 
@@ -42,18 +43,25 @@ class Pictures:
                 self._made[reference] = {"src": None, "problem": problem.reason.replace("_", " ")}
         return {**self._made[reference], "alt": alt}
 
+    def small(self, row: Row) -> str | None:
+        """A smaller `src` for long lists; None for a picture that cannot be read."""
+        try:
+            return data_uri(self._store.rgb(row["uri"], row["offset"], row["length"]), SMALL_EDGE, quality=70)
+        except ImageProblem:
+            return None
+
     def open(self, path: str) -> Image.Image:
         """A picture that lies outside the run. Raises ImageProblem."""
         return self._store.rgb(path)
 
 
-def data_uri(picture: Image.Image) -> str:
-    """A thumbnail as `data:`; small pictures stay lossless, photographs become JPEG."""
+def data_uri(picture: Image.Image, edge: int = EDGE, quality: int = 82) -> str:
+    """A thumbnail as `data:`, at most `edge` pixels wide and high; small pictures stay lossless, others become JPEG."""
     small = picture.copy()
-    small.thumbnail((EDGE, EDGE))
+    small.thumbnail((edge, edge))
     kind = "png" if max(picture.size) <= LOSSLESS_EDGE else "jpeg"
     buffer = io.BytesIO()
-    small.save(buffer, kind, **({"optimize": True} if kind == "png" else {"quality": 82}))
+    small.save(buffer, kind, **({"optimize": True} if kind == "png" else {"quality": quality}))
     return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
@@ -87,6 +95,23 @@ class DataRows:
         """How many pictures of a split could be used."""
         fits = pc.and_(pc.equal(self._images["split"], split), pc.equal(self._images["status"], "ok"))
         return int(pc.sum(fits).as_py() or 0)
+
+
+def sides(roles: Mapping[str, str], data: DataRows, pictures: Pictures) -> dict[str, Row]:
+    """What stands beside each other, by role: a `picture` for the id of an image, the `text` for that of a caption.
+
+    An item that the run's tables do not know is left out.
+    """
+    images, captions = data.images(roles.values()), data.captions(roles.values())
+    described = data.captions_of(images)
+    found: dict[str, Row] = {}
+    for role, identity in roles.items():
+        if identity in captions:
+            found[role] = {"text": captions[identity]["text"]}
+        elif identity in images:
+            first = next((caption["text"] for caption in described[identity]), "no caption")
+            found[role] = {"picture": pictures.of(images[identity], f"{role} picture, described as: {first}")}
+    return found
 
 
 def having(table: pa.Table, column: str, values: Iterable[str]) -> pa.Table:

@@ -83,6 +83,11 @@ def model_use(summary: dict[str, Any]) -> list[ModelUse]:
     ]
 
 
+def control_label(name: str) -> str:
+    """How people read the name of a control or variant."""
+    return CONTROL_LABELS.get(name, name.replace("_", " "))
+
+
 def systems(summary: dict[str, Any]) -> list[System]:
     """Base, each control, each round, in this order; those without metrics are left out."""
     training = summary.get("training") or {}
@@ -96,9 +101,7 @@ def systems(summary: dict[str, Any]) -> list[System]:
     ]
     controls = summary.get("controls") or {}
     for name, control in controls.items():
-        found.append(
-            System(CONTROL_LABELS.get(name, name.replace("_", " ")), "control", _metrics(control), control.get("items"))
-        )
+        found.append(System(control_label(name), "control", _metrics(control), control.get("items")))
     rounds = summary.get("rounds") or []
     strategy = str(summary.get("strategy", "repair"))
     for number, made in enumerate(rounds, start=1):
@@ -200,6 +203,11 @@ def between(bounds: tuple[float, float] | None) -> str:
 
 def count(value: float | None) -> str:
     return NOTHING if value is None else f"{value:,.0f}"
+
+
+def chance(p: float) -> str:
+    """A p-value as people read it: `0.021`, `< 0.001`."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def duration(seconds: float) -> str:

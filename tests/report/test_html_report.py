@@ -31,7 +31,7 @@ MODEL = {
     "seconds": 6.0,
     "cost": 1.5,
 }
-VOID = {"meta", "link", "img", "br"}
+VOID = {"meta", "link", "img", "br", "input"}
 
 
 def png(colour: tuple[int, int, int]) -> bytes:
@@ -195,7 +195,7 @@ def test_figures_are_there(tmp_path: Path) -> None:
         "wrongly retrieved at rank 3",
         "audit precision 96.4 %",
         "edit validity, image → caption 93.2 %",
-        "data/images 3.0 s 4 1.3 3 ok, 1 error",
+        "data/images – 3.0 s 4 1.3 3 ok, 1 error",
         "data/images error truncated 1",
         "2.25 calls for each accepted edit",
         "round-1/edits judge-<8b> 3 4 12,345 67 1.50 1.50",
@@ -321,3 +321,5 @@ def test_connectivity_counts_two_negatives_and_one_positive_a_repair(tmp_path: P
     assert "Anchors with any: 1; median 4.0, largest 4." in page.text
     assert "Anchors with any: 2; median 1.0, largest 1." in page.text
     assert "4–7 1 100.0 %" in page.text
+    # q was taken for v's caption, w's caption for v: one group of three.
+    assert "Repairs link 3 anchors into 1 group; the largest has 3." in page.text
