@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 WIDTH, HEIGHT = 340, 170
 LEFT, RIGHT, TOP, BOTTOM = 46, 8, 8, 24
 SERIES = 4
+ASIDE = 5
 
 Point = tuple[float, float]
 Span = tuple[float, float, float]
@@ -78,8 +79,8 @@ def curves(
     x_low, x_high = _span([x for x, _ in every])
     y_low, y_high = _span([*(y for _, y in every), *reach])
 
-    def place(point: Point) -> Point:
-        x = LEFT + (point[0] - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT)
+    def place(point: Point, aside: float = 0.0) -> Point:
+        x = LEFT + (point[0] - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT) + aside
         y = HEIGHT - BOTTOM - (point[1] - y_low) / (y_high - y_low) * (HEIGHT - TOP - BOTTOM)
         return x, y
 
@@ -90,8 +91,11 @@ def curves(
             Markup('<line class="mark" x1="{0:.1f}" x2="{0:.1f}" y1="{1}" y2="{2}"/>').format(x, TOP, HEIGHT - BOTTOM)
         )
     for number, (name, points) in enumerate(kept.items()):
-        parts += [_upright(place((x, low)), place((x, high)), number % SERIES) for x, low, high in bounds[name]]
-        placed = [place(point) for point in points]
+        # Intervals at the same x stand beside each other.
+        aside = ASIDE * (number - (len(kept) - 1) / 2) if spans else 0.0
+        ends = [(place((x, low), aside), place((x, high), aside)) for x, low, high in bounds[name]]
+        parts += [_upright(low, high, number % SERIES) for low, high in ends]
+        placed = [place(point, aside) for point in points]
         if len(placed) > 1:
             parts.append(_line(placed, number % SERIES))
         if dots or len(placed) == 1:

@@ -171,5 +171,6 @@ part("search-more").addEventListener("click", () => {
     first.focus();
   }
 });
+part("search-off").hidden = true;
 part("search").hidden = false;
 search();
