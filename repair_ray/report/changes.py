@@ -9,7 +9,7 @@ from repair_ray.report import results
 from repair_ray.report.answers import Answers, state
 from repair_ray.report.pictures import DataRows, Pictures, Row, sides
 
-EXAMPLES = 4
+EXAMPLES = 3
 KINDS = ("fixed", "broken")
 
 

@@ -54,7 +54,10 @@ def costs(summary: dict[str, Any]) -> Row | None:
     used = results.model_use(summary)
     gpu = [stage["gpu_seconds"] for stage in stages if stage.get("gpu_seconds") is not None]
     made = [(summary_round.get("edits") or {}).get("candidates") or {} for summary_round in summary.get("rounds") or []]
+    ends = [(stage["started"], stage["finished"]) for stage in stages if stage.get("started") is not None]
+    whole = max(end for _, end in ends) - min(start for start, _ in ends) if ends else None
     facts = [
+        ("from begin to end", results.duration(whole) if whole is not None else None),
         ("time of all stages", results.duration(sum(seconds.values()))),
         ("GPU time", results.duration(sum(gpu)) if gpu else None),
         ("calls of models", results.count(sum(use.calls for use in used)) if used else None),

@@ -137,6 +137,12 @@ def evaluated_summary() -> dict[str, Any]:
                 "t2i": {"fixed": 99, "broken": 1, "p": 1e-9, **same},
             },
         },
+        "training": {
+            "controls/a_variant_with_a_name_that_is_wider_than_a_phone/training": {
+                **{"items_encoded": 90, "steps": 20, "best_step": 10},
+                "history": [{"step": 10, "infonce": 2.5, "validation": 50.0}, {"step": 20, "infonce": 2.0}],
+            }
+        },
         "language": {
             "products": {
                 "round-1/verdicts_answers": {

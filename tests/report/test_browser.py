@@ -89,7 +89,7 @@ def test_what_was_ranked_first_opens_by_keyboard(page: Any, address: str) -> Non
 def test_more_is_shown_on_demand_and_read_on_from_there(page: Any, tmp_path: Path, monkeypatch: Any) -> None:
     script = (Path(write_report.__code__.co_filename).parent / "templates" / "explorer.js").read_text()
     shorter = tmp_path / "explorer.js"
-    shorter.write_text(script.replace("const STEP = 12;", "const STEP = 4;"))
+    shorter.write_text(script.replace("const STEP = 6;", "const STEP = 4;"))
     monkeypatch.setattr("repair_ray.report.html.SEARCH", shorter)
     (tmp_path / "run").mkdir()
     page.goto(write_report(make_evaluated(tmp_path / "run"), evaluated_summary(), DATA).as_uri())

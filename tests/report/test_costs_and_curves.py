@@ -36,6 +36,7 @@ def test_costs_are_sums() -> None:
     found = costs(summary)
     assert found is not None
     assert found["facts"] == [
+        ("from begin to end", "1 min 40 s"),
         ("time of all stages", "1 min 00 s"),
         ("GPU time", "1 min 30 s"),
         ("calls of models", "13"),

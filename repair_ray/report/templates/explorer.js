@@ -3,7 +3,7 @@
 // The search over the evaluation set. All data lie in the page; texts come from outside and are set as text only.
 const data = JSON.parse(document.getElementById("search-data").textContent);
 const part = (name) => document.getElementById(name);
-const STEP = 12;
+const STEP = 6;
 let found = [];
 let shown = 0;
 
