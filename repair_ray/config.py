@@ -26,6 +26,7 @@ from repair_ray.sections.language import (
 from repair_ray.sections.multimatch import ExpertConfig, MultimatchConfig
 from repair_ray.sections.objective import ObjectiveConfig, Placement
 from repair_ray.sections.pools import ClusterConfig, FaultConfig, NodeGroupConfig, PoolConfig
+from repair_ray.sections.rounds import BudgetConfig, RoundsConfig, ZeroShotConfig
 from repair_ray.sections.synthesis import (
     CONTROLS,
     Control,
@@ -49,6 +50,7 @@ from repair_ray.sections.training import (
 
 __all__ = [
     "AuditConfig",
+    "BudgetConfig",
     "CONTROLS",
     "ClusterConfig",
     "Config",
@@ -74,6 +76,7 @@ __all__ = [
     "PoolConfig",
     "PriceConfig",
     "RetrieverConfig",
+    "RoundsConfig",
     "Section",
     "SelectionConfig",
     "Split",
@@ -86,6 +89,7 @@ __all__ = [
     "TextsConfig",
     "TrainingConfig",
     "WorldConfig",
+    "ZeroShotConfig",
     "load_config",
     "load_section",
     "parse_config",
@@ -105,6 +109,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         for placement in get_args(Placement)
     },
 }
+# The strategies whose next round finds failures that the last one has not seen.
+MINING: tuple[Strategy, ...] = ("repair", "mined")
 # The sections that a variant may change: what comes before them is shared by all controls.
 VARIED = ("strategy", "mining", "language", "audit", "edit", "selection", "negatives", "objective", "training")
 
@@ -141,6 +147,7 @@ class Config(Section):
     objective: ObjectiveConfig = ObjectiveConfig()
     teacher: TeacherConfig | None = None
     training: TrainingConfig = TrainingConfig()
+    rounds: RoundsConfig = RoundsConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     multimatch: MultimatchConfig | None = Field(None, description="for `repair-ray multimatch build`")
     pool: PoolConfig = PoolConfig()
@@ -185,6 +192,16 @@ class Config(Section):
             )
         if self.edit.image_editor == "scene" and self.data.world is None:
             raise ValueError("edit.image_editor=scene edits the demo's scenes only; set edit.image_editor=none")
+        if self.rounds.number > 1 and self.strategy not in MINING:
+            raise ValueError(
+                f"rounds.number={self.rounds.number}: strategy={self.strategy} works on no new failures in a second "
+                f"round; strategies that do: {', '.join(MINING)}"
+            )
+        if self.rounds.number > 1 and self.mining.folds:
+            raise ValueError(
+                f"mining.folds={self.mining.folds} trains a retriever for each fold from the base, which later rounds "
+                "have left behind: set mining.folds=0, or rounds=1"
+            )
         for key, training in (("training", self.training), ("base", self.base)):
             if training is not None:
                 check_workers(training, key)
@@ -252,7 +269,9 @@ class Config(Section):
     def control(self, name: str) -> Config:
         """The config of a control: the round's own with other settings, and without controls."""
         changes = PRESETS[name] if name in PRESETS else self.variants[name]
-        return Config.model_validate(_merged({**self.model_dump(), "controls": [], "variants": {}}, changes))
+        return Config.model_validate(
+            _merged({**self.model_dump(), "controls": [], "variants": {}, "rounds": {}}, changes)
+        )
 
     @property
     def trained_splits(self) -> tuple[str, ...]:
