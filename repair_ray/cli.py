@@ -115,7 +115,7 @@ def rollback(
 ) -> None:
     """Take a run back to the end of a round; later rounds are moved to its folder .rolled-back, not deleted.
 
-    The same `repair-ray run` as before then repairs from there, with other settings if you like.
+    The same `repair-ray run` as before then repairs from there; what `rounds.changes` says of later rounds may be new.
     """
 
     def take_back() -> None:

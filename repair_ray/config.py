@@ -114,6 +114,9 @@ MINING: tuple[Strategy, ...] = ("repair", "mined")
 # The sections that a variant may change: what comes before them is shared by all controls.
 VARIED = ("strategy", "mining", "language", "audit", "edit", "selection", "negatives", "objective", "training")
 
+# A plain value of these sections is short for this key of theirs.
+SHORT = {"rounds": "number"}
+
 S = TypeVar("S", bound=Section)
 
 
@@ -261,6 +264,25 @@ class Config(Section):
                 ) from None
         return self
 
+    @model_validator(mode="after")
+    def _rounds_are_configs(self) -> Config:
+        for number, changes in self.rounds.changes.items():
+            key = f"rounds.changes.{number}"
+            fixed = [name for name in changes if name not in (*VARIED, "seed") or name == "strategy"]
+            if fixed:
+                allowed = ", ".join(name for name in (*VARIED, "seed") if name != "strategy")
+                raise ValueError(f"{key}.{fixed[0]}: a round may change only {allowed}")
+            for part in ("split", "folds"):
+                if part in (changes.get("mining") or {}):
+                    raise ValueError(f"{key}.mining.{part}: all rounds mine the same split")
+            try:
+                self.of_round(number)
+            except ValidationError as error:
+                raise ValueError(
+                    "; ".join(f"{key}: {_explain(problem, Config)}" for problem in error.errors())
+                ) from None
+        return self
+
     @property
     def control_names(self) -> tuple[str, ...]:
         """All controls, in the order in which they run."""
@@ -272,6 +294,16 @@ class Config(Section):
         return Config.model_validate(
             _merged({**self.model_dump(), "controls": [], "variants": {}, "rounds": {}}, changes)
         )
+
+    def of_round(self, number: int) -> Config:
+        """The settings of a round: the run's, with what `rounds.changes` says of it and of earlier rounds."""
+        changes: dict[str, Any] = {}
+        for first, later in sorted(self.rounds.changes.items()):
+            changes = _merged(changes, later if first <= number else {})
+        if not changes:
+            return self
+        whole = {**self.model_dump(), "controls": [], "variants": {}, "rounds": {}}
+        return Config.model_validate(_merged(whole, changes))
 
     @property
     def trained_splits(self) -> tuple[str, ...]:
@@ -335,11 +367,14 @@ def _apply(tree: dict[str, Any], override: str) -> None:
     if isinstance(value, str):
         value = _number(value)
     *parents, leaf = key.split(".")
+    if key in SHORT and not isinstance(value, dict | None):
+        parents, leaf = [key], SHORT[key]
     node = tree
     for parent in parents:
         child = node.setdefault(parent, {})
-        if child is None:
-            child = node[parent] = {}
+        if parent in SHORT and node is tree and not isinstance(child, dict | None):
+            child = {SHORT[parent]: child}
+        node[parent] = child = {} if child is None else child
         if not isinstance(child, dict):
             raise ConfigError(f"override {override!r}: {parent} is a value, not a section")
         node = child

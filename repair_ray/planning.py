@@ -157,7 +157,7 @@ class _Run:
         yield from self._variant(ROUND, config)
         for number in range(2, config.rounds.number + 1):
             yield _graph(f"{round_place(number)}/embeddings", main_pool(config), rows=self._items.all(*splits))
-            yield from self._variant(round_place(number), config, round_place(number))
+            yield from self._variant(round_place(number), config.of_round(number), round_place(number))
         for name in config.control_names:
             yield from self._variant(f"controls/{name}", config.control(name))
 

@@ -115,7 +115,8 @@ class Rounds:
             current = self._round(repaired, repaired if config.rounds.start == "last" else base, number + 1)
 
     def _round(self, retriever: Retriever, start: Retriever, number: int) -> Round:
-        return Round(self.run_, self.config, self.progress, retriever, start, self.config, round_place(number), number)
+        own = self.config.of_round(number)
+        return Round(self.run_, self.config, self.progress, retriever, start, own, round_place(number), number)
 
     def _measured(self, number: int, retriever: Retriever) -> Measured:
         """What a round has come to, on data that is not the evaluation's."""

@@ -48,6 +48,9 @@ class RoundsConfig(Section):
         None, ge=0.0, description="points of mean R@1 on validation below the best round that roll a round back"
     )
     budget: BudgetConfig = BudgetConfig()
+    changes: dict[PositiveInt, dict[str, Any]] = Field(
+        default_factory=dict, description="from a round on, settings in which it differs: {3: {training: {lr: 1e-4}}}"
+    )
     zeroshot: ZeroShotConfig | None = Field(None, description="guard against forgetting what the retriever knew before")
 
     @model_validator(mode="before")
