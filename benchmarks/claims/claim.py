@@ -17,8 +17,8 @@ Sign = Literal["+", "-", "<="]
 class Row:
     """One variant: its figures by measure, one for each seed.
 
-    NaN stands for a figure that it does not have. `paper` is what the paper says of it, in words; `expected` the sign of the reference minus this row there:
-    `<=` where this row is at least no worse than the reference.
+    NaN stands for a figure that it does not have. `paper` is what the paper says of it, in words; `expected` the sign
+    of the reference minus this row there: `<=` where this row is at least no worse than the reference.
     """
 
     name: str
