@@ -52,7 +52,10 @@ def run(
     controls: Controls = None,
     redo: Redo = None,
 ) -> None:
-    """Run a whole round of repair. The same command again goes on where it stopped."""
+    """Repair a retriever: one round, or as many as the config's `rounds` say.
+
+    The same command again goes on where it stopped; with more rounds or a larger budget, from the last round.
+    """
     guarded(lambda: _run(config, overrides, controls, redo))
 
 
@@ -103,6 +106,26 @@ def search(
 ) -> None:
     """Ask the retriever before and after its repair, side by side: a text finds images, a picture finds captions."""
     guarded(lambda: _search(run_dir, query, k, split, page))
+
+
+@app.command()
+def rollback(
+    run_dir: Annotated[Path, typer.Argument(help="run directory, such as runs/demo")],
+    round_: Annotated[int, typer.Argument(metavar="ROUND", min=0, help="the last round to keep; 0: the base alone")],
+) -> None:
+    """Take a run back to the end of a round; later rounds are moved to its folder .rolled-back, not deleted.
+
+    The same `repair-ray run` as before then repairs from there; what `rounds.changes` says of later rounds may be new.
+    """
+
+    def take_back() -> None:
+        from repair_ray.rounds.rollback import roll_back
+        from repair_ray.run import Run
+
+        moved, place = roll_back(Run(run_dir), round_)
+        Console().print(f"moved to {place}: {', '.join(moved)}", soft_wrap=True, markup=False)
+
+    guarded(take_back)
 
 
 @app.command()
@@ -192,11 +215,12 @@ def _search(run_dir: Path, query: str, k: int, split: str | None, page: Path | N
 
 
 def _closing_line(config: Config, summary: dict[str, Any]) -> str:
-    before, after = summary["base"]["metrics"], summary["rounds"][0]["metrics"]
-    return f"{config.name}: " + ", ".join(
-        f"{direction} R@1 {before[direction]['r@1']:.1f} -> {after[direction]['r@1']:.1f}"
-        for direction in ("i2t", "t2i")
-    )
+    result = summary["result"]
+    after = summary["rounds"][result["round"] - 1] if result["round"] else summary["base"]
+    scores = {d: (summary["base"]["metrics"][d]["r@1"], after["metrics"][d]["r@1"]) for d in ("i2t", "t2i")}
+    gains = ", ".join(f"{direction} R@1 {old:.1f} -> {new:.1f}" for direction, (old, new) in scores.items())
+    ended = f"\nended with {'the base' if not result['round'] else 'round ' + str(result['round'])}: {result['reason']}"
+    return f"{config.name}: {gains}{ended if result['reason'] else ''}"
 
 
 def _controls(text: str | None) -> list[str]:

@@ -24,7 +24,7 @@ app.add_typer(benchmarks_app)
 app.add_typer(compositional_app)
 
 RunDir = Annotated[Path, typer.Argument(help="run directory, such as runs/demo")]
-Round = Annotated[int, typer.Option("--round", min=1, help="the round whose tables are looked at")]
+Round = Annotated[int | None, typer.Option("--round", min=1, help="the round that is looked at; unset: the last")]
 Seed = Annotated[int, typer.Option(min=0, help="the same seed draws the same")]
 Json = Annotated[Path | None, typer.Option("--json", help="write the figures to this file too")]
 
@@ -33,7 +33,7 @@ Json = Annotated[Path | None, typer.Option("--json", help="write the figures to 
 def audit(
     run_dir: RunDir,
     labels: Annotated[list[Path], typer.Argument(help="CSV or Parquet with failure_id, label and maybe annotator")],
-    round_: Round = 1,
+    round_: Round = None,
     json: Json = None,
 ) -> None:
     """The audit by people's labels: precision, recall and kappa. `evaluate sheet` makes a sheet to label.
@@ -45,7 +45,7 @@ def audit(
         from repair_ray.judging import audit_against_labels
         from repair_ray.report.judging import label_tables
 
-        facts = audit_against_labels(_run(run_dir), f"round-{round_}", labels)
+        facts = audit_against_labels(*_round(run_dir, round_), labels)
         _tell(label_tables(facts), facts, json)
 
     guarded(compare)
@@ -57,7 +57,7 @@ def sheet(
     out: Annotated[Path, typer.Argument(help="CSV file to write; pictures out of shards go into a folder beside it")],
     n: Annotated[int, typer.Option("--n", min=1, help="failures to label")] = 200,
     seed: Seed = 0,
-    round_: Round = 1,
+    round_: Round = None,
 ) -> None:
     """Write a random sample of failures to label, without what the judge said of them.
 
@@ -71,7 +71,7 @@ def sheet(
     def write() -> None:
         from repair_ray.judging import label_sheet
 
-        number = label_sheet(_run(run_dir), f"round-{round_}", out, n, seed)
+        number = label_sheet(*_round(run_dir, round_), out, n, seed)
         Console().print(f"{number} failures to label: {out}", soft_wrap=True, markup=False)
 
     guarded(write)
@@ -83,7 +83,7 @@ def consistency(
     overrides: Annotated[list[str] | None, typer.Argument(help="settings as key=value")] = None,
     n: Annotated[int, typer.Option("--n", min=1, help="failures to ask about once more")] = 100,
     seed: Seed = 0,
-    round_: Round = 1,
+    round_: Round = None,
     json: Json = None,
 ) -> None:
     """Ask the judge once more with both items in the other order: does it say the same?"""
@@ -96,7 +96,7 @@ def consistency(
         from repair_ray.report.judging import consistency_tables
 
         with ProgressView() as view:
-            facts = order_consistency(loaded, f"round-{round_}", n, seed, view)
+            facts = order_consistency(loaded, _round(loaded.run_dir, round_)[1], n, seed, view)
         if "skipped" in facts:
             Console().print(f"nothing was asked: {facts['skipped']}", soft_wrap=True, markup=False)
         _tell([] if "skipped" in facts else consistency_tables(facts), facts, json)
@@ -105,26 +105,28 @@ def consistency(
 
 
 @app.command()
-def blind(run_dir: RunDir, seed: Seed = 0, round_: Round = 1, json: Json = None) -> None:
+def blind(run_dir: RunDir, seed: Seed = 0, round_: Round = None, json: Json = None) -> None:
     """Can edited captions be told from their sources by the text alone? Then edits leave a trace to mend."""
 
     def read() -> None:
         from repair_ray.judging import blind
         from repair_ray.report.judging import blind_tables
 
-        facts = blind(_run(run_dir), f"round-{round_}", seed)
+        facts = blind(*_round(run_dir, round_), seed)
         _tell(blind_tables(facts), facts, json)
 
     guarded(read)
 
 
-def _run(folder: Path) -> Run:
+def _round(folder: Path, number: int | None) -> tuple[Run, str]:
+    """A run, and where the round lies that is meant."""
     from repair_ray.judging import run_config_of
     from repair_ray.run import Run
+    from repair_ray.stages.products import result_place
 
     run = Run(folder)
     run_config_of(run)
-    return run
+    return run, result_place(run, number)
 
 
 def _tell(tables: Sequence[Table], facts: dict[str, Any], json: Path | None) -> None:

@@ -19,7 +19,8 @@ app = typer.Typer(help="Hard pairs and models of a run, in the formats of other 
 
 RunDir = Annotated[Path, typer.Argument(help="run directory, such as runs/demo")]
 Out = Annotated[Path, typer.Argument(help="folder to write; it appears when it is whole")]
-Round = Annotated[int, typer.Option("--round", min=1, help="the round to export")]
+Rounds = Annotated[int | None, typer.Option("--round", min=1, help="the edits of this round; unset: of all rounds")]
+Round = Annotated[int | None, typer.Option("--round", min=1, help="the round that trained it; unset: the last")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace an earlier export in that folder")]
 Push = Annotated[str | None, typer.Option(help="upload to this repository of the Hugging Face hub (org/name)")]
 Public = Annotated[bool, typer.Option("--public", help="make a new repository public; without it, private")]
@@ -34,13 +35,13 @@ def pairs(
     format: Annotated[
         str, typer.Option(help="webdataset, tripletclip, negclip, csv, hf, sentence-transformers or jsonl")
     ],
-    round_: Round = 1,
+    round_: Rounds = None,
     overwrite: Overwrite = False,
     shard_mb: Annotated[int, typer.Option(min=1, help="MiB of one tar or Parquet file")] = 256,
     push: Push = None,
     public: Public = False,
 ) -> None:
-    """The accepted edits of a round as pairs with hard negatives, both directions, and a card that tells what they are.
+    """The accepted edits as pairs with hard negatives, both directions, and a card that tells what they are.
 
     webdataset: tar shards for open_clip's trainer. tripletclip, negclip: what these trainers read. csv: open_clip's
     table of paths and captions, the data's own pairs first. hf: a Hugging Face data set. sentence-transformers:
@@ -55,7 +56,7 @@ def pairs(
             config,
             out,
             format,
-            place=f"round-{round_}",
+            round_=round_,
             overwrite=overwrite,
             shard_mb=shard_mb,
         )
@@ -71,7 +72,7 @@ def model(
     out: Out,
     format: Annotated[str, typer.Option(help="open_clip, open_clip-pt or hf (a transformers CLIPModel)")] = "open_clip",
     which: Annotated[str, typer.Option(help="repaired or base")] = "repaired",
-    round_: Round = 1,
+    round_: Round = None,
     overwrite: Overwrite = False,
     push: Push = None,
     public: Public = False,
@@ -91,7 +92,7 @@ def model(
             out,
             format,
             which=which,
-            place=f"round-{round_}",
+            round_=round_,
             overwrite=overwrite,
         )
         Console().print(f"{out}: {made['parameters']:,} parameters", soft_wrap=True, markup=False)

@@ -26,6 +26,7 @@ from repair_ray.sections.language import (
 from repair_ray.sections.multimatch import ExpertConfig, MultimatchConfig
 from repair_ray.sections.objective import ObjectiveConfig, Placement
 from repair_ray.sections.pools import ClusterConfig, FaultConfig, NodeGroupConfig, PoolConfig
+from repair_ray.sections.rounds import BudgetConfig, RoundsConfig, ZeroShotConfig
 from repair_ray.sections.synthesis import (
     CONTROLS,
     Control,
@@ -49,6 +50,7 @@ from repair_ray.sections.training import (
 
 __all__ = [
     "AuditConfig",
+    "BudgetConfig",
     "CONTROLS",
     "ClusterConfig",
     "Config",
@@ -74,6 +76,7 @@ __all__ = [
     "PoolConfig",
     "PriceConfig",
     "RetrieverConfig",
+    "RoundsConfig",
     "Section",
     "SelectionConfig",
     "Split",
@@ -86,6 +89,7 @@ __all__ = [
     "TextsConfig",
     "TrainingConfig",
     "WorldConfig",
+    "ZeroShotConfig",
     "load_config",
     "load_section",
     "parse_config",
@@ -105,8 +109,13 @@ PRESETS: dict[str, dict[str, Any]] = {
         for placement in get_args(Placement)
     },
 }
+# The strategies whose next round finds failures that the last one has not seen.
+MINING: tuple[Strategy, ...] = ("repair", "mined")
 # The sections that a variant may change: what comes before them is shared by all controls.
 VARIED = ("strategy", "mining", "language", "audit", "edit", "selection", "negatives", "objective", "training")
+
+# A plain value of these sections is short for this key of theirs.
+SHORT = {"rounds": "number"}
 
 S = TypeVar("S", bound=Section)
 
@@ -141,6 +150,7 @@ class Config(Section):
     objective: ObjectiveConfig = ObjectiveConfig()
     teacher: TeacherConfig | None = None
     training: TrainingConfig = TrainingConfig()
+    rounds: RoundsConfig = RoundsConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     multimatch: MultimatchConfig | None = Field(None, description="for `repair-ray multimatch build`")
     pool: PoolConfig = PoolConfig()
@@ -185,6 +195,16 @@ class Config(Section):
             )
         if self.edit.image_editor == "scene" and self.data.world is None:
             raise ValueError("edit.image_editor=scene edits the demo's scenes only; set edit.image_editor=none")
+        if self.rounds.number > 1 and self.strategy not in MINING:
+            raise ValueError(
+                f"rounds.number={self.rounds.number}: strategy={self.strategy} works on no new failures in a second "
+                f"round; strategies that do: {', '.join(MINING)}"
+            )
+        if self.rounds.number > 1 and self.mining.folds:
+            raise ValueError(
+                f"mining.folds={self.mining.folds} trains a retriever for each fold from the base, which later rounds "
+                "have left behind: set mining.folds=0, or rounds=1"
+            )
         for key, training in (("training", self.training), ("base", self.base)):
             if training is not None:
                 check_workers(training, key)
@@ -244,6 +264,25 @@ class Config(Section):
                 ) from None
         return self
 
+    @model_validator(mode="after")
+    def _rounds_are_configs(self) -> Config:
+        for number, changes in self.rounds.changes.items():
+            key = f"rounds.changes.{number}"
+            fixed = [name for name in changes if name not in (*VARIED, "seed") or name == "strategy"]
+            if fixed:
+                allowed = ", ".join(name for name in (*VARIED, "seed") if name != "strategy")
+                raise ValueError(f"{key}.{fixed[0]}: a round may change only {allowed}")
+            for part in ("split", "folds"):
+                if part in (changes.get("mining") or {}):
+                    raise ValueError(f"{key}.mining.{part}: all rounds mine the same split")
+            try:
+                self.of_round(number)
+            except ValidationError as error:
+                raise ValueError(
+                    "; ".join(f"{key}: {_explain(problem, Config)}" for problem in error.errors())
+                ) from None
+        return self
+
     @property
     def control_names(self) -> tuple[str, ...]:
         """All controls, in the order in which they run."""
@@ -252,7 +291,19 @@ class Config(Section):
     def control(self, name: str) -> Config:
         """The config of a control: the round's own with other settings, and without controls."""
         changes = PRESETS[name] if name in PRESETS else self.variants[name]
-        return Config.model_validate(_merged({**self.model_dump(), "controls": [], "variants": {}}, changes))
+        return Config.model_validate(
+            _merged({**self.model_dump(), "controls": [], "variants": {}, "rounds": {}}, changes)
+        )
+
+    def of_round(self, number: int) -> Config:
+        """The settings of a round: the run's, with what `rounds.changes` says of it and of earlier rounds."""
+        changes: dict[str, Any] = {}
+        for first, later in sorted(self.rounds.changes.items()):
+            changes = _merged(changes, later if first <= number else {})
+        if not changes:
+            return self
+        whole = {**self.model_dump(), "controls": [], "variants": {}, "rounds": {}}
+        return Config.model_validate(_merged(whole, changes))
 
     @property
     def trained_splits(self) -> tuple[str, ...]:
@@ -316,11 +367,14 @@ def _apply(tree: dict[str, Any], override: str) -> None:
     if isinstance(value, str):
         value = _number(value)
     *parents, leaf = key.split(".")
+    if key in SHORT and not isinstance(value, dict | None):
+        parents, leaf = [key], SHORT[key]
     node = tree
     for parent in parents:
         child = node.setdefault(parent, {})
-        if child is None:
-            child = node[parent] = {}
+        if parent in SHORT and node is tree and not isinstance(child, dict | None):
+            child = {SHORT[parent]: child}
+        node[parent] = child = {} if child is None else child
         if not isinstance(child, dict):
             raise ConfigError(f"override {override!r}: {parent} is a value, not a section")
         node = child

@@ -59,7 +59,7 @@ def finetune(
     training: TrainingConfig,
     *,
     objective: ObjectiveConfig = PLAIN,
-    edits: str | None = None,
+    edits: tuple[str, ...] = (),
     splits: tuple[str, ...] = ("train",),
     leave_out: frozenset[str] = frozenset(),
     measure: tuple[str, ...] = (),
@@ -68,7 +68,7 @@ def finetune(
     """Make a training product, or find it ready; returns the retriever that it left.
 
     Args:
-        edits: the `edits` product that adds to the anchors of `splits`.
+        edits: the `edits` and `repairs` products that add to the anchors of `splits`.
         leave_out: images to leave out, for cross-fitting.
         measure: products that the length of the training was taken from.
     """
@@ -82,7 +82,7 @@ def finetune(
         "seed": config.seed,
     }
     teacher = TEACHER if objective.taught else None
-    made_from = tuple(product for product in (edits, teacher) if product)
+    made_from = (*edits, *([teacher] if teacher else ()))
     recipe = Recipe(settings, (IMAGES, CAPTIONS, *start.parents, *made_from, *measure))
     folder = run.path(product)
     if not run.ready(product, recipe):
@@ -118,7 +118,9 @@ def finetune(
             clock.seconds,
             rows=rows,
             training=facts,
+            **({"gpus": training.workers} if training.use_gpu else {}),
             corrected=corrected,
+            validation=max((step["validation"] for step in record["history"] if "validation" in step), default=None),
             contrasts=len(pairs.contrasts),
         )
     # Only now: a run that is killed before has its checkpoints to go on from.

@@ -18,7 +18,7 @@ from repair_ray.scheduling.asks import (
 )
 from repair_ray.scheduling.fit import MIB, Ask, Node, Problem, capacity, problem_of, totals
 from repair_ray.stages.pools import Pool, cpu_pool, key_of, main_pool, match_pool, pool_of
-from repair_ray.stages.products import BASE, OF_EDITS, OF_FAILURES, OF_VERDICTS, ROUND, TEACHER, agree
+from repair_ray.stages.products import BASE, OF_EDITS, OF_FAILURES, OF_VERDICTS, ROUND, TEACHER, agree, round_place
 
 CAPTIONS_A_SCENE = 5
 
@@ -140,11 +140,12 @@ def stages_of(config: Config, nodes: Sequence[Node]) -> list[Stage]:
 
 
 class _Run:
-    """Walks through a round as `rounds.Round` does."""
+    """Walks through rounds as `rounds.Round` does."""
 
     def __init__(self, config: Config, nodes: Sequence[Node]) -> None:
         self.config, self.nodes = config, nodes
         self._items = _Items(config.data.world)
+        self._home = ROUND
 
     def stages(self) -> Iterator[Stage]:
         config = self.config
@@ -154,10 +155,15 @@ class _Run:
         splits = dict.fromkeys((config.mining.split, config.evaluation.split))
         yield _graph(f"{ROUND}/embeddings", main_pool(config), rows=self._items.all(*splits))
         yield from self._variant(ROUND, config)
+        for number in range(2, config.rounds.number + 1):
+            yield _graph(f"{round_place(number)}/embeddings", main_pool(config), rows=self._items.all(*splits))
+            yield from self._variant(round_place(number), config.of_round(number), round_place(number))
         for name in config.control_names:
             yield from self._variant(f"controls/{name}", config.control(name))
 
-    def _variant(self, place: str, config: Config) -> Iterator[Stage]:
+    def _variant(self, place: str, config: Config, home: str = ROUND) -> Iterator[Stage]:
+        """`home`: the round whose products it takes where it would make the same."""
+        self._home = home
         if config.strategy in ("negclip", "san", "triplet"):
             yield from self._contrast(self._shared("edits", place, config, OF_EDITS), config)
         elif config.strategy == "paraphrase":
@@ -212,7 +218,7 @@ class _Run:
             yield _graph(pictures, pool_of(config, "edit"), cpu_pool(config))
 
     def _shared(self, name: str, place: str, config: Config, sections: tuple[str, ...]) -> str:
-        return f"{ROUND if agree(config, self.config, sections) else place}/{name}"
+        return f"{self._home if agree(config, self.config, sections) else place}/{name}"
 
     def _training(self, name: str, training: OptimisationConfig, key: str) -> Stage:
         holds = of_training(training, self.nodes, key)

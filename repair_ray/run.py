@@ -27,6 +27,7 @@ from repair_ray.tables import Table
 from repair_ray.tables.files import Parts, StatusCounts
 
 MANIFEST = "manifest.json"
+BEGUN = "begun.json"
 # The products that every run begins with.
 IMAGES = "data/images"
 CAPTIONS = "data/captions"
@@ -113,7 +114,7 @@ class Run:
         basis = self._basis(recipe)
         folder = self.path(product)
         made = read_json(folder / MANIFEST)
-        begun = read_json(folder / "begun.json")
+        begun = read_json(folder / BEGUN)
         for record in (made, begun):
             if record is not None and record["recipe"] != basis:
                 raise RunError(
@@ -124,12 +125,17 @@ class Run:
             return True
         folder.mkdir(parents=True, exist_ok=True)
         if begun is None:
-            write_json(folder / "begun.json", {"recipe": basis, "started": time.time(), "seconds": 0.0})
+            write_json(folder / BEGUN, {"recipe": basis, "started": time.time(), "seconds": 0.0})
         return False
 
     def clock(self, product: str) -> Clock:
         """The seconds spent on a product that is being made."""
-        return Clock(self.path(product) / "begun.json")
+        return Clock(self.path(product) / BEGUN)
+
+    def parents(self, product: str) -> set[str] | None:
+        """The products that a finished or half-made product is made from; None where there is no such product."""
+        record = self.manifest(product) or read_json(self.path(product) / BEGUN)
+        return None if record is None else set(record["recipe"]["parents"])
 
     def made_from(self, product: str) -> dict[str, str]:
         """The tables that an `edits` table was made from, as `failures` and `verdicts`; empty where there is none."""
@@ -150,7 +156,7 @@ class Run:
             **facts,
         }
         write_json(self.path(product) / MANIFEST, manifest)
-        (self.path(product) / "begun.json").unlink(missing_ok=True)
+        (self.path(product) / BEGUN).unlink(missing_ok=True)
 
     def commit(self, product: str, recipe: Recipe, kind: Table, table: pa.Table, seconds: float, **facts: Any) -> None:
         """Sort a table by its ids, write it as Parquet and finish the product."""
@@ -206,21 +212,41 @@ class Run:
         Raises:
             RunError: no product has that name.
         """
-        begun = [path.parent.relative_to(self.folder).as_posix() for path in find_files(self.folder, "begun.json")]
-        known = {name: manifest["recipe"]["parents"] for name, manifest in self.products()}
-        known |= {name: (read_json(self.path(name) / "begun.json") or {})["recipe"]["parents"] for name in begun}
+        known = self._parents()
         doomed = {name for name in known if name == stage or name.split("/")[-1] == stage}
         if not doomed:
             raise RunError(
                 f"--redo {stage}: no such stage in {self.folder}; it has: {', '.join(sorted(known)) or 'none'}"
             )
-        while grown := {name for name, parents in known.items() if set(parents) & doomed} - doomed:
-            doomed |= grown
-        # What it says is no longer so; the end of the run writes it again.
-        (self.folder / "summary.json").unlink(missing_ok=True)
-        for name in sorted(doomed):
+        removed = self._unsettled(doomed, known)
+        for name in removed:
             (self.path(name) / MANIFEST).unlink(missing_ok=True)
             shutil.rmtree(self.path(name), ignore_errors=True)
+        return removed
+
+    def set_aside(self, chosen: Callable[[str], bool], place: Path) -> list[str]:
+        """Move products that are chosen by name, and all that was made from them, to a folder; returns their names."""
+        known = self._parents()
+        moved = self._unsettled({name for name in known if chosen(name)}, known)
+        for name in moved:
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(self.path(name), place / name)
+        return moved
+
+    def _parents(self) -> dict[str, list[str]]:
+        """What each product, finished or half-made, is made from."""
+        begun = [path.parent.relative_to(self.folder).as_posix() for path in find_files(self.folder, BEGUN)]
+        known = {name: manifest["recipe"]["parents"] for name, manifest in self.products()}
+        known |= {name: (read_json(self.path(name) / BEGUN) or {})["recipe"]["parents"] for name in begun}
+        return known
+
+    def _unsettled(self, doomed: set[str], known: dict[str, list[str]]) -> list[str]:
+        """Products and all that was made from them, in order; what the summary says is no longer so."""
+        while grown := {name for name, parents in known.items() if set(parents) & doomed} - doomed:
+            doomed = doomed | grown
+        if doomed:
+            # The end of the run writes it again.
+            (self.folder / "summary.json").unlink(missing_ok=True)
         return sorted(doomed)
 
     def records(self) -> list[StageRecord]:
@@ -290,8 +316,13 @@ def _difference(made: dict[str, Any], now: dict[str, Any]) -> str:
 
 
 def find_files(folder: Path, name: str) -> list[Path]:
-    """Files of that name below a folder, sorted; folders that vanish meanwhile are passed over."""
-    return sorted(Path(place) / name for place, _, files in os.walk(folder) if name in files)
+    """Files of that name below a folder, sorted; hidden folders, and those that vanish meanwhile, are passed over."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = [below for below in folders if not below.startswith(".")]
+        if name in files:
+            found.append(Path(place) / name)
+    return sorted(found)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

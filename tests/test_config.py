@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
 
-from repair_ray.config import CONTROLS, Config, ConfigError, load_config, parse_config
+from repair_ray.config import CONTROLS, Config, ConfigError, RoundsConfig, load_config, parse_config
 from repair_ray.data.readers import READERS
 from repair_ray.sections.data import Format
 
@@ -309,3 +311,42 @@ def test_labels_are_plain_values_and_engines_with_them_lie_on_one_node() -> None
     assert parse_config({**DATA, "language": language | two}).language.engine.workers == 2
     with pytest.raises(ConfigError, match=r"pool\.labels\.pool"):
         parse_config({**DATA, "pool": {"labels": {"pool": "!in(a, b)"}}})
+
+
+class TestRounds:
+    def test_a_number_is_short_for_the_section(self, tmp_path: Path) -> None:
+        path = tmp_path / "run.yaml"
+        path.write_text("data: {path: x}\nrounds: 4\n")
+        assert load_config(path).rounds.number == 4
+        assert load_config(path, ["rounds.min_gain=0.5"]).rounds == RoundsConfig(number=4, min_gain=0.5)
+        later = load_config(path, ["rounds.min_gain=0.5", "rounds=2"]).rounds
+        assert (later.number, later.min_gain) == (2, 0.5)
+
+    def test_settings_from_a_round_on(self) -> None:
+        changes = {3: {"training": {"lr": 1e-4}}, 2: {"mining": {"budget": 7}, "training": {"lr": 1e-3, "steps": 9}}}
+        config = parse_config({"data": {"path": "x"}, "rounds": {"number": 4, "changes": changes}})
+        assert config.of_round(1) is config
+        second, fourth = config.of_round(2), config.of_round(4)
+        assert (second.mining.budget, second.training.lr, second.training.steps) == (7, 1e-3, 9)
+        assert (fourth.mining.budget, fourth.training.lr, fourth.training.steps) == (7, 1e-4, 9)
+        # As config.json keeps it, where keys of a mapping are texts.
+        assert parse_config(json.loads(config.model_dump_json())) == config
+
+    @pytest.mark.parametrize(
+        ("tree", "says"),
+        [
+            ({"strategy": "vanilla", "rounds": 2}, "strategy=vanilla works on no new failures"),
+            ({"rounds": 2, "mining": {"folds": 2}}, "mining.folds=2 trains a retriever for each fold"),
+            ({"rounds": 0}, "rounds.number=0"),
+            ({"rounds": True}, "rounds"),
+            ({"rounds": {"changes": {2: {"data": {}}}}}, "rounds.changes.2.data: a round may change only"),
+            ({"rounds": {"changes": {2: {"strategy": "mined"}}}}, "rounds.changes.2.strategy"),
+            ({"rounds": {"changes": {2: {"mining": {"split": "test"}}}}}, "rounds.changes.2.mining.split"),
+            ({"rounds": {"changes": {2: {"training": {"lr": -1}}}}}, "rounds.changes.2: training.lr=-1"),
+            ({"rounds": {"changes": {0: {}}}}, "rounds.changes.0"),
+            ({"rounds": {"budget": {"gpu_hours": 0}}}, "rounds.budget.gpu_hours=0"),
+        ],
+    )
+    def test_what_does_not_go_together(self, tree: dict[str, Any], says: str) -> None:
+        with pytest.raises(ConfigError, match=re.escape(says)):
+            parse_config({"data": {"path": "x"}, **tree})

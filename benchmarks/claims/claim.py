@@ -17,8 +17,8 @@ Sign = Literal["+", "-", "<="]
 class Row:
     """One variant: its figures by measure, one for each seed.
 
-    `paper` is what the paper says of it, in words; `expected` the sign of the reference minus this row there:
-    `<=` where this row is at least no worse than the reference.
+    NaN stands for a figure that it does not have. `paper` is what the paper says of it, in words; `expected` the sign
+    of the reference minus this row there: `<=` where this row is at least no worse than the reference.
     """
 
     name: str
@@ -56,8 +56,8 @@ class Claim:
     def _row(self, row: Row, reference: Row) -> dict[str, Any]:
         made: dict[str, Any] = {
             "name": row.name,
-            "scores": row.scores,
-            "mean": {name: round(float(np.mean(values)), 2) for name, values in row.scores.items()},
+            "scores": {name: [_finite(value) for value in values] for name, values in row.scores.items()},
+            "mean": {name: _finite(round(float(np.mean(values)), 2)) for name, values in row.scores.items()},
         }
         if row is reference:
             return made
@@ -69,6 +69,11 @@ class Claim:
         made["paper"] = row.paper
         made["reproduced"] = verdict(mean, low, high, row.expected) if row.expected else None
         return made
+
+
+def _finite(value: float) -> float | None:
+    """A figure that a row does not have is NaN, which JSON does not know."""
+    return value if isfinite(value) else None
 
 
 def effect(differences: list[float]) -> float | None:
@@ -106,7 +111,7 @@ def markdown(result: dict[str, Any]) -> str:
 
 def cells(row: dict[str, Any], measures: list[str]) -> list[str]:
     """One row as text."""
-    means = [f"{row['mean'][name]:.1f}" for name in measures]
+    means = [f"{row['mean'][name]:,.1f}" if row["mean"][name] is not None else "" for name in measures]
     if "reference_minus" not in row:
         return [row["name"].replace("_", " "), *means, "", "", "", ""]
     size = "" if row["effect"] is None else f"{row['effect']:.1f}"

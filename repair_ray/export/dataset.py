@@ -16,6 +16,7 @@ from repair_ray.export.parquet import write_parquet
 from repair_ray.export.pictures import Read, reader
 from repair_ray.export.shards import write_tripletclip, write_webdataset
 from repair_ray.run import Run, RunError
+from repair_ray.stages.products import result_round, round_place, rounds_made
 
 FORMATS = ("webdataset", "tripletclip", "negclip", "csv", "hf", "sentence-transformers", "jsonl")
 
@@ -26,15 +27,16 @@ def export_pairs(
     out: Path,
     format: str,
     *,
-    place: str = "round-1",
+    round_: int | None = None,
     overwrite: bool = False,
     shard_mb: int = 256,
 ) -> dict[str, Any]:
-    """Write the accepted edits of a round to the folder `out`; returns what `export.json` in it holds.
+    """Write the accepted edits to the folder `out`; returns what `export.json` in it holds.
 
     Args:
         config: the one that the run was made with.
         format: one of `FORMATS`.
+        round_: the round whose edits they are; None: all rounds to the one that the run has ended with.
         shard_mb: MiB of one tar or Parquet file.
 
     Raises:
@@ -43,9 +45,12 @@ def export_pairs(
     if format not in FORMATS:
         raise RunError(f"unknown format {format!r}; known: {', '.join(FORMATS)}")
     made_with = f"repair_ray {__version__}"
-    facts: dict[str, Any] = {"format": format, "run": config.name, "round": place, "made_with": made_with}
+    last = result_round(run) if round_ is None else round_
+    numbers = [number for number in rounds_made(run) if number <= last] if round_ is None else [round_]
+    places = [round_place(number) for number in numbers or [last]]
+    facts: dict[str, Any] = {"format": format, "run": config.name, "rounds": places, "made_with": made_with}
     with whole_folder(out, overwrite, facts) as folder:
-        pairs = hard_pairs(run, config, place)
+        pairs = [pair for place in places for pair in hard_pairs(run, config, place)]
         facts["written"] = _write(run, config, pairs, folder, format, shard_mb * 2**20)
         facts |= _counts(pairs)
         write_card(folder, config, facts, pairs[0].record().keys())

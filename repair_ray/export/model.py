@@ -19,6 +19,7 @@ from repair_ray.export.cards import write_model_card
 from repair_ray.export.clip_model import write_clip_model
 from repair_ray.export.folder import whole_folder
 from repair_ray.run import Run, RunError
+from repair_ray.stages.products import ROUND, result_place
 from repair_ray.training.trained import spec_of
 
 FORMATS = ("open_clip", "open_clip-pt", "hf")
@@ -35,7 +36,7 @@ def export_model(
     format: str,
     *,
     which: str = "repaired",
-    place: str = "round-1",
+    round_: int | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Write a retriever of a run to the folder `out`, in fp32; returns what `export.json` in it holds.
@@ -44,6 +45,7 @@ def export_model(
         config: the one that the run was made with.
         format: one of `FORMATS`.
         which: `repaired`, as the round has trained it, or `base`, as it was before.
+        round_: None for the round that the run has ended with.
 
     Raises:
         RunError: an unknown format, a retriever that is not trained yet, or as `check_out`.
@@ -52,6 +54,7 @@ def export_model(
     for value, known in ((format, FORMATS), (which, WHICH)):
         if value not in known:
             raise RunError(f"unknown {value!r}; known: {', '.join(known)}")
+    place = ROUND if which == "base" else result_place(run, round_)
     facts: dict[str, Any] = {
         "format": format,
         "which": which,

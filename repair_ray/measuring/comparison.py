@@ -11,6 +11,7 @@ from typing import Any
 from repair_ray import tables
 from repair_ray.evaluation.compare import RESAMPLES, QueryError, Ranks, compare
 from repair_ray.run import Run, RunError
+from repair_ray.stages.products import result_place
 
 METRICS = "metrics"
 
@@ -65,7 +66,9 @@ def read_measured(target: str) -> Measured:
         raise RunError(f"there is no run at {target}")
     run = Run(folder)
     below = path.relative_to(folder).as_posix()
-    product = f"round-1/{METRICS}" if below == "." else below if path.name == METRICS else f"{below}/{METRICS}"
+    product = (
+        f"{result_place(run)}/{METRICS}" if below == "." else below if path.name == METRICS else f"{below}/{METRICS}"
+    )
     manifest = run.manifest(product)
     if manifest is None:
         has = ", ".join(name for name, _ in run.products() if name.endswith(f"/{METRICS}"))

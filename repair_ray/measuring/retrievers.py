@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from repair_ray.config import Config, parse_config
 from repair_ray.engines.retriever import RetrieverSpec, has_own_weights, is_file, named_spec, weights_identity
 from repair_ray.run import Run, RunError, read_json
+from repair_ray.stages.products import ROUND, result_place
 from repair_ray.training.trained import TrainedName, spec_of
 
 if TYPE_CHECKING:
@@ -53,9 +54,11 @@ def retrievers_of(
     which: Which = "both",
     pretrained: str | None = None,
     precision: str | None = None,
-    place: str = "round-1",
+    place: str | None = None,
 ) -> list[Named]:
     """The retrievers that `target` names: a run directory, or an open_clip model with `pretrained`.
+
+    The repaired one is of the round at `place`; of the one that the run has ended with where it is unset.
 
     Raises:
         RunError: the run is not trained yet, or settings that do not go together.
@@ -65,6 +68,7 @@ def retrievers_of(
             raise RunError(f"{target} is a run, whose retrievers have weights of their own: leave --pretrained out")
         wanted = (BASE, REPAIRED) if which == "both" else (which,)
         run, config = run_of(target)
+        place = place or (ROUND if wanted == (BASE,) else result_place(run))
         return [Named(name, spec_of(run, config, name, place), config.retriever.batch_size) for name in wanted]
     if Path(target).is_dir():
         raise RunError(f"{target} is no run directory: it holds no config.json")

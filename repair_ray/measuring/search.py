@@ -17,18 +17,22 @@ from repair_ray.data.text import text_key
 from repair_ray.engines.searcher import Searcher
 from repair_ray.measuring.retrievers import BASE, REPAIRED, load, retrievers_of, run_of
 from repair_ray.run import CAPTIONS, IMAGES, Run, RunError
+from repair_ray.stages.products import ROUND, result_place
 from repair_ray.stages.vectors import read_embeddings
 from repair_ray.training.trained import TrainedName
 
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif")
 
 
-def search(target: str, query: str, *, k: int = 5, split: str | None = None, round_: int = 1) -> dict[str, Any]:
+def search(
+    target: str, query: str, *, k: int = 5, split: str | None = None, round_: int | None = None
+) -> dict[str, Any]:
     """The `k` best items of a split, by the base and by the repaired retriever of a run.
 
     Args:
         target: the run directory.
         query: a text, which is answered by images, or the path of a picture, which is answered by captions.
+        round_: the round that has repaired it; None: the one that the run has ended with.
         split: the evaluated split unless another is named, which only the base has embedded.
 
     Returns:
@@ -46,13 +50,14 @@ def search(target: str, query: str, *, k: int = 5, split: str | None = None, rou
     rows = _Rows(run, split)
     right = rows.saying(query) if picture is None else rows.showing(picture)
     made = []
-    products: dict[TrainedName, str] = {BASE: f"round-{round_}/embeddings", REPAIRED: f"round-{round_}/evaluation"}
+    place = result_place(run, round_)
+    products: dict[TrainedName, str] = {BASE: f"{ROUND}/embeddings", REPAIRED: f"{place}/evaluation"}
     for which, product in products.items():
         manifest = run.manifest(product)
         if manifest is None or split not in manifest["recipe"]["settings"]["splits"]:
             continue
         found = read_embeddings(run, product, tables.IMAGE if picture is None else tables.CAPTION, split)
-        (named,) = retrievers_of(target, which, place=f"round-{round_}")
+        (named,) = retrievers_of(target, which, place=place)
         encoder, model = load(named), named.spec.model
         vector = encoder.encode_texts([query]) if picture is None else encoder.encode_images([picture])
         scores, places = Searcher(found.features, model=product).top_k(vector, k, model)

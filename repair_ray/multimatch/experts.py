@@ -24,9 +24,8 @@ from repair_ray.multimatch.products import EXPERTS, GALLERY, QUERIES, usable
 from repair_ray.run import IMAGES, Run, RunError, read_json
 from repair_ray.stages.embed import embed_items, items_of
 from repair_ray.stages.graph import Progress
+from repair_ray.stages.products import ROUND, result_place
 from repair_ray.training.trained import spec_of
-
-ROUND = "round-1"
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,8 @@ def _expert(expert: ExpertConfig) -> Expert:
         if tree is None:
             raise RunError(f"multimatch.experts: {expert.name} is of a run, and there is none at {expert.run}")
         config = parse_config(tree, source=f"{expert.run}/config.json")
-        spec = spec_of(Run(expert.run), config, expert.which, ROUND)
+        run = Run(expert.run)
+        spec = spec_of(run, config, expert.which, ROUND if expert.which == "base" else result_place(run))
     else:
         assert expert.model is not None
         _check(expert.name, expert.model, expert.pretrained)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from repair_ray import tables
 from repair_ray.report.pictures import Row
 from repair_ray.run import Run
+from repair_ray.stages.products import round_place
 
 BASE = "base/metrics"
 
@@ -30,10 +31,10 @@ def read_answers(run: Run, product: str) -> Answers | None:
     return found
 
 
-def repaired_metrics(run: Run, rounds: int) -> str | None:
-    """The metrics of the last round that has some."""
-    names = (f"round-{number}/metrics" for number in range(rounds, 0, -1))
-    return next((name for name in names if run.manifest(name) is not None), None)
+def repaired_metrics(summary: dict[str, Any]) -> str | None:
+    """The metrics of the round that a run has ended with; None where it has none, or was rolled back to its base."""
+    last = (summary.get("result") or {}).get("round", len(summary.get("rounds") or []))
+    return f"{round_place(last)}/metrics" if last else None
 
 
 def state(before: int | None, after: int | None) -> str | None:

@@ -37,6 +37,7 @@ def collect(run: Run, summary: dict[str, Any], data: DataConfig) -> dict[str, An
         "changes": change_tables(summary),
         "examples": shown.get("examples", []),
         "explorer": shown.get("explorer"),
+        "result": summary.get("result") or {},
         "round_curve": round_curve(summary),
         "budget_curve": budget_curve(summary),
         "rounds": [_round(made, number) for number, made in enumerate(rounds, start=1)],
@@ -165,7 +166,7 @@ def _shown(run: Run, summary: dict[str, Any], data: DataConfig, rounds: int) -> 
         return {}
     rows, pictures = DataRows(run), Pictures(run, data)
     shown: dict[str, Any] = {}
-    repaired = repaired_metrics(run, rounds)
+    repaired = repaired_metrics(summary)
     before, after = (read_answers(run, name) if name else None for name in (BASE, repaired))
     if before and after:
         shown["examples"] = changed_examples(before, after, rows, pictures, summary.get("seed") or 0)

@@ -52,30 +52,18 @@ def costs(summary: dict[str, Any]) -> Row | None:
     for stage in stages:
         seconds[stage["name"].rpartition("/")[2]] += stage["seconds"]
     used = results.model_use(summary)
-    gpu = [stage["gpu_seconds"] for stage in stages if stage.get("gpu_seconds") is not None]
-    made = [(summary_round.get("edits") or {}).get("candidates") or {} for summary_round in summary.get("rounds") or []]
+    spent = summary.get("spent") or {}
     ends = [(stage["started"], stage["finished"]) for stage in stages if stage.get("started") is not None]
     whole = max(end for _, end in ends) - min(start for start, _ in ends) if ends else None
     facts = [
         ("from begin to end", results.duration(whole) if whole is not None else None),
         ("time of all stages", results.duration(sum(seconds.values()))),
-        ("GPU time", results.duration(sum(gpu)) if gpu else None),
+        ("GPU time", results.duration(3600 * spent["gpu_hours"]) if spent.get("gpu_hours") else None),
         ("calls of models", results.count(sum(use.calls for use in used)) if used else None),
         ("tokens read", results.count(sum(use.input_tokens for use in used)) if used else None),
         ("tokens written", results.count(sum(use.output_tokens for use in used)) if used else None),
-        ("cost of models", _money([use.cost for use in used])),
-        ("captions edited", _made(made, "i2t")),
-        ("pictures edited", _made(made, "t2i")),
+        ("cost of models", results.points(spent["cost"], 2) if spent.get("cost") else None),
+        ("pictures edited", results.count(spent["image_edits"]) if "image_edits" in spent else None),
     ]
     kinds = bars({name: round(took) for name, took in seconds.items()})
     return {"facts": [(name, value) for name, value in facts if value is not None], "kinds": kinds}
-
-
-def _money(costs: list[float | None]) -> str | None:
-    known = [cost for cost in costs if cost is not None]
-    return results.points(sum(known), 2) if known else None
-
-
-def _made(rounds: list[dict[str, int]], direction: str) -> str | None:
-    known = [made[direction] for made in rounds if direction in made]
-    return results.count(sum(known)) if known else None

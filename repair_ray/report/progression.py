@@ -11,15 +11,12 @@ from repair_ray.report.pictures import Row
 
 def round_curve(summary: dict[str, Any]) -> Row | None:
     """R@1 of the base (round 0) and of every round: `svg`, and a line a round; None where no round was measured."""
-    found = [system for system in results.systems(summary) if system.role != "control"]
-    base, last = results.outcome(found)
-    if last is None:
+    found = results.systems(summary)
+    base, _ = results.outcome(found)
+    rounds = _rounds(found, summary)
+    if not rounds:
         return None
-    numbered = [(0, base)] if base else []
-    rounds = [system for system in found if system.role == "round"]
-    # Rounds that were not measured have no system; their labels keep the number.
-    numbers = [n for n, made in enumerate(summary["rounds"], start=1) if made.get("metrics")]
-    numbered += list(zip(numbers, rounds, strict=True))
+    numbered = [*([(0, base)] if base else []), *rounds]
     points: dict[str, list[Point]] = {}
     spans: dict[str, list[Span]] = {}
     for number, system in numbered:
@@ -33,13 +30,21 @@ def round_curve(summary: dict[str, Any]) -> Row | None:
     return {"svg": svg, "lines": [_line(number, system, numbered, summary) for number, system in numbered]}
 
 
+def _rounds(found: list[results.System], summary: dict[str, Any]) -> list[tuple[int, results.System]]:
+    """The rounds that were measured, those that were rolled back too, with their numbers."""
+    # Rounds that were not measured have no system.
+    numbers = [n for n, made in enumerate(summary.get("rounds") or [], start=1) if made.get("metrics")]
+    return list(zip(numbers, (s for s in found if s.role in ("round", "rolled back")), strict=True))
+
+
 def _line(
     number: int, system: results.System, numbered: list[tuple[int, results.System]], summary: dict[str, Any]
 ) -> Row:
     before = next((other for n, other in reversed(numbered) if n < number), None)
     made = summary["rounds"][number - 1] if number else {}
+    name = f"round {number}" if number else "base"
     return {
-        "name": f"round {number}" if number else "base",
+        "name": f"{name}, rolled back" if system.role == "rolled back" else name,
         "values": [(system.value(d), results.difference(system, before, d)) for d in results.DIRECTIONS],
         "failures": _both(made.get("failures")),
         "accepted": _both((made.get("edits") or {}).get("accepted")),
@@ -67,10 +72,9 @@ def budget_curve(summary: dict[str, Any]) -> Row | None:
         only_budget = list(changed) == ["mining"] and list(changed["mining"]) == ["budget"]
         if only_budget and system and control.get("corrected") is not None:
             measured.append((system.label, control["corrected"], system))
-    rounds = [system for system in found if system.role == "round"]
-    paired = [made for made in summary.get("rounds") or [] if made.get("metrics")]
     accepted = 0
-    for made, system in zip(paired, rounds, strict=True):
+    for number, system in _rounds(found, summary):
+        made = summary["rounds"][number - 1]
         accepted += _both((made.get("edits") or {}).get("accepted")) or 0
         corrected = made.get("corrected")
         measured.append((system.label, accepted if corrected is None else corrected, system))

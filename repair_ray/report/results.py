@@ -107,12 +107,13 @@ def systems(summary: dict[str, Any]) -> list[System]:
     for number, made in enumerate(rounds, start=1):
         label = strategy if len(rounds) == 1 else f"{strategy}, round {number}"
         items = made.get("items") or _encoded_in_round(training, number)
-        found.append(System(label, "round", _metrics(made), items))
+        kept = number <= (summary.get("result") or {}).get("round", number)
+        found.append(System(label, "round" if kept else "rolled back", _metrics(made), items))
     return [system for system in found if system.metrics]
 
 
 def outcome(found: list[System]) -> tuple[System | None, System | None]:
-    """The base and the last round's retriever, where there are such."""
+    """The base and the retriever that the run has ended with, where there are such."""
     base = next((system for system in found if system.role == "base"), None)
     rounds = [system for system in found if system.role == "round"]
     return base, rounds[-1] if rounds else None

@@ -169,7 +169,8 @@ def run_graph(
     files = sorted(sink.glob("*.parquet"))
     reconcile(files, source / "input.parquet", kind, product)
     check_counts(_counted(files, kind), faults, product)
-    facts = {"input_rows": total, **(facts or {})}
+    gpus = sum(ask.count * ask.gpus for ask in asks)
+    facts = {"input_rows": total, **({"gpus": gpus} if gpus else {}), **(facts or {})}
     if finish is None or isinstance(finish, ByPiece):
         pieces = _finished(files, kind, work / "sorting", finish)
         run.commit_pieces(product, recipe, kind, pieces, lambda: clock.seconds, **facts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,9 @@ from repair_ray.stages.sink import ByPiece
 NO_TRUTH = "its ground truth was not embedded"
 NO_FAILURE = "no false positive"
 BEYOND = "beyond mining.budget"
+BEYOND_QUERY = "beyond mining.max_per_query"
+KNOWN = "known from an earlier round"
+_NONE = pa.array([], pa.string())
 # FAISS is several times as fast on thousands of queries as on hundreds; a pool still has some blocks for each actor.
 MAX_BLOCK = 4096
 BLOCKS_PER_ACTOR = 4
@@ -38,6 +41,14 @@ _INPUT_ROWS = 65_536
 def fold_of(group: str, folds: int) -> int:
     """The cross-fitting fold of a group: items that show the same thing stay together."""
     return int(tables.row_id("fold", group), 16) % folds
+
+
+@dataclass(frozen=True)
+class Worked:
+    """The products of a round that tell which failures it has worked on."""
+
+    verdicts: str
+    edits: str
 
 
 @dataclass(frozen=True)
@@ -147,9 +158,12 @@ def mine(
     embeddings: str,
     *,
     ids: list[str] | None = None,
+    earlier: Sequence[Worked] = (),
     progress: Progress = quiet,
 ) -> None:
     """Make a `failures` table from an `embeddings` table; `ids` restricts queries and gallery to a fold.
+
+    Failures that `earlier` rounds have worked on stay as rejected rows, so that new ones alone count and are paid for.
 
     `keep=top_k` keeps the `k` best false positives of a query wherever they rank, so that a query whose own items fill
     the top still shows its near misses (ours; methods 1.1 takes them from the first `k` ranks).
@@ -158,13 +172,16 @@ def mine(
         RunError: as `prepare` and `run_graph`.
     """
     mining = config.mining
-    recipe = Recipe(_settings(mining, config.seed), (embeddings,), version=2)
+    parents = (embeddings, *(product for worked in earlier for product in (worked.verdicts, worked.edits)))
+    recipe = Recipe(_settings(mining, config.seed), parents, version=2)
     if run.ready(product, recipe):
         return
     clock = run.clock(product)
     files = prepare(run, mining, embeddings, half_made(run, product) / "search", ids=ids, seed=config.seed)
     clock.keep()
-    steps = _steps(config, files)
+    known = worked_on(run, earlier)
+    # The best of a query that are new: known ones, which only the end takes out, must not stand in their place.
+    steps = _steps(config, files, None if len(known) else mining.max_per_query)
     try:
         run_graph(
             run,
@@ -175,7 +192,9 @@ def mine(
             lambda: _queries(mining, files),
             faults=config.faults,
             cluster=config.cluster,
-            finish=ByPiece(("failure_id", "direction", "rank", "status"), lambda rows: _budget(rows, mining)),
+            finish=ByPiece(
+                ("failure_id", "direction", "query_id", "rank", "status"), lambda rows: _settled(rows, mining, known)
+            ),
             facts={"search": _facts(mining, files)},
             progress=progress,
         )
@@ -200,7 +219,7 @@ def _facts(mining: MiningConfig, files: Files) -> dict[str, Any]:
     return facts
 
 
-def _steps(config: Config, files: Files) -> list[Operator]:
+def _steps(config: Config, files: Files, per_query: int | None) -> list[Operator]:
     """The actors that search: each the whole gallery, or each a part of it beside two that merge what they find."""
     mining, rows, directions = config.mining, files.facts["rows"], config.mining.directions
     queries = sum(rows[QUERY[direction]] for direction in directions)
@@ -212,7 +231,7 @@ def _steps(config: Config, files: Files) -> list[Operator]:
         "folder": str(files.folder),
         "keep": mining.keep,
         "k": mining.k,
-        "per_query": mining.max_per_query,
+        "per_query": per_query,
         "memory_mb": mining.memory_mb,
         "probes": mining.ivf_probes if mining.index == "ivf" else None,
     }
@@ -247,34 +266,70 @@ def _queries(mining: MiningConfig, files: Files) -> Iterator[pa.Table]:
             yield pa.table([part, pa.repeat(direction, len(part)), places], schema=tables.QUERIES)
 
 
+def worked_on(run: Run, earlier: Sequence[Worked]) -> pa.Array:
+    """Ids of the failures that rounds have judged or edited; those that ended in an error are to be tried again."""
+    found = []
+    for worked in earlier:
+        edits, verdicts = run.read(worked.edits, ["failure_id", "status"]), run.read(worked.verdicts)
+        found += [
+            edits.filter(pc.not_equal(edits["status"], tables.ERROR))["failure_id"],
+            verdicts.filter(pc.equal(verdicts["status"], tables.REJECTED))["failure_id"],
+        ]
+    return pa.concat_arrays([part for column in found for part in column.chunks]).unique() if found else _NONE
+
+
 def within_budget(table: pa.Table, mining: MiningConfig) -> pa.Table:
     """Beyond `mining.budget`, failures of a direction stay as rejected rows: best ranks first, ties by id."""
-    return _budget(table, mining)(table)
+    return _settled(table, mining.model_copy(update={"max_per_query": None}), _NONE)(table)
 
 
-def _budget(rows: pa.Table, mining: MiningConfig) -> Callable[[pa.Table], pa.Table]:
-    """What `mining.budget` does to pieces of a table, of which `rows` has the ids, directions, ranks and statuses."""
-    last: dict[str, tuple[int, str]] = {}
+def _settled(rows: pa.Table, mining: MiningConfig, known: pa.Array) -> Callable[[pa.Table], pa.Table]:
+    """What is done to each piece: failures that are known, beyond `mining.max_per_query` or the budget, are rejected.
+
+    `rows` has the ids, directions, queries, ranks and statuses of all of them. Each stays, as a rejected row.
+    """
+    found = rows.filter(pc.equal(rows["status"], tables.OK))
+    reasons: list[tuple[str, Callable[[pa.Table], pa.Array]]] = []
+    if len(known):
+        reasons.append((KNOWN, partial(_among, known)))
+        found = found.filter(pc.invert(_among(known, found)))
+        if mining.max_per_query is not None:
+            beyond = _later_of_query(found, mining.max_per_query)
+            reasons.append((BEYOND_QUERY, partial(_among, beyond)))
+            found = found.filter(pc.invert(_among(beyond, found)))
     if mining.budget is not None:
-        found = rows.filter(pc.equal(rows["status"], tables.OK))
         for direction in mining.directions:
             mine = found.filter(pc.equal(found["direction"], direction)).select(["rank", "failure_id"])
             if len(mine) > mining.budget:
                 order = pc.sort_indices(mine, [("rank", "ascending"), ("failure_id", "ascending")])
                 (worst,) = mine.take(order.slice(mining.budget - 1, 1)).to_pylist()
-                last[direction] = (worst["rank"], worst["failure_id"])
+                reasons.append((BEYOND, partial(_later, direction, worst["rank"], worst["failure_id"])))
+    return partial(_rejected, reasons=reasons)
 
-    def apply(piece: pa.Table) -> pa.Table:
-        for direction, (rank, identity) in last.items():
-            later = pc.or_(
-                pc.greater(piece["rank"], rank),
-                pc.and_(pc.equal(piece["rank"], rank), pc.greater(piece["failure_id"], identity)),
-            )
-            failure = pc.and_(pc.equal(piece["direction"], direction), pc.equal(piece["status"], tables.OK))
-            beyond = pc.fill_null(pc.and_(failure, later), False)
-            for name, value in (("status", tables.REJECTED), ("reason", BEYOND)):
-                place = piece.schema.get_field_index(name)
-                piece = piece.set_column(place, piece.schema.field(name), pc.if_else(beyond, value, piece[name]))
-        return piece
 
-    return apply
+def _among(ids: pa.Array, rows: pa.Table) -> pa.Array:
+    return pc.is_in(rows["failure_id"], ids)
+
+
+def _later(direction: str, rank: int, identity: str, rows: pa.Table) -> pa.Array:
+    """Which failures of a direction come after the one of that rank and id."""
+    tied = pc.and_(pc.equal(rows["rank"], rank), pc.greater(rows["failure_id"], identity))
+    return pc.and_(pc.equal(rows["direction"], direction), pc.or_(pc.greater(rows["rank"], rank), tied))
+
+
+def _later_of_query(found: pa.Table, most: int) -> pa.Array:
+    """Ids of the failures of a query beyond its first `most` by rank."""
+    frame = found.select(["failure_id", "direction", "query_id", "rank"]).to_pandas()
+    ordered = frame.sort_values(["rank", "failure_id"])
+    later = ordered.groupby(["direction", "query_id"], sort=False).cumcount() >= most
+    return pa.array(ordered["failure_id"][later].tolist(), pa.string())
+
+
+def _rejected(piece: pa.Table, reasons: Sequence[tuple[str, Callable[[pa.Table], pa.Array]]]) -> pa.Table:
+    """A piece with the first reason that meets a failure as its own."""
+    for reason, meets in reasons:
+        hit = pc.fill_null(pc.and_(pc.equal(piece["status"], tables.OK), meets(piece)), False)
+        for name, value in (("status", tables.REJECTED), ("reason", reason)):
+            place = piece.schema.get_field_index(name)
+            piece = piece.set_column(place, piece.schema.field(name), pc.if_else(hit, value, piece[name]))
+    return piece

@@ -1,7 +1,8 @@
-"""From tables to a training set: anchors of the training splits, and what an `edits` table adds to them."""
+"""From tables to a training set: anchors of the training splits, and what `edits` tables add to them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -69,16 +70,17 @@ class _Builder:
 def training_set(
     run: Run,
     splits: tuple[str, ...],
-    edits: str | None = None,
+    edits: Sequence[str] = (),
     *,
     paired_fallback: bool = True,
     leave_out: frozenset[str] = frozenset(),
     teacher: str | None = None,
 ) -> tuple[TrainingItems, PairSet]:
-    """Anchors of `splits`, with what an `edits` product adds: corrected pairs (methods, section 1, step 5), negative
+    """Anchors of `splits`, with what `edits` products add: corrected pairs (methods, section 1, step 5), negative
     captions (section 3) and paraphrases.
 
     Args:
+        edits: `edits` and `repairs` products; repairs of weight 0 are left out.
         paired_fallback: failures without an accepted edit bring the query's own counterpart, for anchors that have no
             repair in that direction; without it those rows and columns of a grid are masked.
         leave_out: images to leave out, for cross-fitting.
@@ -97,7 +99,7 @@ def training_set(
             builder.caption_of[row["caption_id"]] = builder.anchor(row["text"], row["text_key"], image)
     if not builder.anchors:
         raise RunError(f"no usable pair in {' and '.join(splits)}: nothing to train on")
-    rows = [] if edits is None else run.read(edits).to_pylist()
+    rows = [row for product in edits for row in run.read(product).to_pylist() if row.get("weight") != 0]
     items, pairs = builder.finish(_corrected(builder, rows, paired_fallback), _contrasts(builder, rows))
     if teacher is None:
         return items, pairs
@@ -131,7 +133,8 @@ def _caption_pair(builder: _Builder, row: dict[str, Any], edited: bool, fallback
         caption = builder.caption(row["text"], text_key(row["text"]), ABSENT, builder.image_group[image])
     else:
         caption = builder.caption_of[row["ground_truth_id"]]
-    return CorrectedPair("i2t", builder.caption_of[row["candidate_id"]], image, caption, fallback)
+    anchor = builder.caption_of[row["candidate_id"]]
+    return CorrectedPair("i2t", anchor, image, caption, fallback, row.get("weight", 1.0))
 
 
 def _image_pair(builder: _Builder, row: dict[str, Any], edited: bool, fallback: bool) -> CorrectedPair:
@@ -142,7 +145,8 @@ def _image_pair(builder: _Builder, row: dict[str, Any], edited: bool, fallback: 
         image = builder.image(row, group=builder.caption_group[caption])
     else:
         image = builder.image_of[row["ground_truth_id"]]
-    return CorrectedPair("t2i", builder.image_of[row["candidate_id"]], image, caption, fallback)
+    anchor = builder.image_of[row["candidate_id"]]
+    return CorrectedPair("t2i", anchor, image, caption, fallback, row.get("weight", 1.0))
 
 
 def _contrasts(builder: _Builder, rows: list[dict[str, Any]]) -> list[Contrast]:

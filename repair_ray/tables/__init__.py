@@ -188,6 +188,21 @@ EDITS = Table(
     ("failure_id",),
 )
 
+# The accepted edits of earlier rounds, looked at again: the round that made them, whether their failure is still one,
+# and how often they are drawn in training.
+REPAIRS = replace(
+    EDITS,
+    name="repairs",
+    schema=pa.schema(
+        [
+            *EDITS.schema,
+            pa.field("round", pa.int32(), nullable=False),
+            pa.field("still_fails", pa.bool_(), nullable=False),
+            pa.field("weight", pa.float32(), nullable=False),
+        ]
+    ),
+)
+
 # The edits of strategies that make several negatives of each caption of a picture, counted by picture.
 NEGATIVES = replace(EDITS, id_column="query_id")
 

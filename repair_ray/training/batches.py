@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from repair_ray.training.pairs import ABSENT, PairSet
+from repair_ray.training.pairs import ABSENT, CorrectedPair, PairSet
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,15 @@ class BatchPlan:
                     drawn = rng.permutation(wrong)[: self.negatives].tolist()
                     places = [captions.place(negative) for negative in drawn]
                     negatives.append(places + [ABSENT] * (self.negatives - len(places)))
-            if not self.pairs.has_repair(image, caption) or rng.random() >= self.grid_share:
+            if not self.pairs.has_repair(image, caption):
+                continue
+            grid = self.pairs.grid_of(image, caption)
+            if rng.random() >= self.grid_share * max(pair.weight for options in grid for pair in options):
                 continue
             row_images, row_captions = [pairs[-1][0]], [pairs[-1][1]]
-            for options in self.pairs.grid_of(image, caption):
+            for options in grid:
                 if options:
-                    chosen = options[int(rng.integers(len(options)))]
+                    chosen = _drawn(options, rng)
                     row_images.append(images.place(chosen.image))
                     row_captions.append(captions.place(chosen.caption))
                     if not chosen.fallback:
@@ -104,6 +107,14 @@ class BatchPlan:
             fine=np.array(fine, np.int64).reshape(-1, 2),
             negatives=np.array(negatives, np.int64).reshape(len(fine), self.negatives),
         )
+
+
+def _drawn(options: list[CorrectedPair], rng: np.random.Generator) -> CorrectedPair:
+    """One of them, by weight."""
+    ends = np.cumsum([pair.weight for pair in options])
+    if ends[-1] == len(options):
+        return options[int(rng.integers(len(options)))]
+    return options[int(np.searchsorted(ends, rng.random() * ends[-1], side="right"))]
 
 
 class _Slots:

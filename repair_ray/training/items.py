@@ -60,6 +60,7 @@ def write_items(path: str, items: TrainingItems, pairs: PairSet) -> None:
             for name in ("anchor", "image", "caption")
         },
         "fallback": pa.array([pair.fallback for pair in pairs.corrected], pa.bool_()),
+        "weight": pa.array([pair.weight for pair in pairs.corrected], pa.float64()),
     }
     contrasts = {
         name: pa.array([getattr(contrast, name) for contrast in pairs.contrasts], pa.int64())

@@ -22,6 +22,7 @@ class CorrectedPair:
     `i2t`: anchor is the caption that was wrongly retrieved, (`image`, `caption`) = (query image, edited caption).
     `t2i`: anchor is the image that was wrongly retrieved, (`image`, `caption`) = (edited image, query caption).
     `fallback`: the query with its own counterpart, for an anchor whose failures in this direction have no repair.
+    `weight` in (0, 1]: how often it is drawn, against other pairs of its anchor and at all (ours).
     """
 
     direction: str
@@ -29,6 +30,7 @@ class CorrectedPair:
     image: int
     caption: int
     fallback: bool = False
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)

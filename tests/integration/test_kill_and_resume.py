@@ -11,13 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
-from safetensors.numpy import load_file
 
-from repair_ray.data.store import ImageStore
-from repair_ray.run import Run, read_json
+from repair_ray.run import Run
+from tests.integration.same_runs import check_same_tables, check_same_training
 
 pytestmark = [pytest.mark.integration, pytest.mark.whole_runs, pytest.mark.chaos]
 
@@ -71,31 +68,12 @@ def test_the_same_products(small_run: Any, killed_run: Any) -> None:
 
 
 def test_every_table_row_for_row(small_run: Any, killed_run: Any) -> None:
-    plain, killed = Run(small_run.folder), Run(killed_run.folder)
-    compared = 0
-    for name, manifest in plain.products():
-        if "table" not in manifest:
-            continue
-        compared += 1
-        left, right = _rows(plain, name), _rows(killed, name)
-        assert len(left) == len(right), name
-        for one, other in zip(left, right, strict=True):
-            _check_equal(one, other, name)
-        assert killed.manifest(name)["statuses"] == manifest["statuses"]
-        assert killed.manifest(name)["reasons"] == manifest["reasons"]
-    assert compared == 12
+    assert check_same_tables(Run(small_run.folder), Run(killed_run.folder)) == 12
 
 
 def test_training_goes_on_and_repeats_nothing(small_run: Any, killed_run: Any) -> None:
     for name in TRAININGS:
-        left, right = (read_json(run.folder / name / "history.json") for run in (small_run, killed_run))
-        steps = [record["step"] for record in right["history"]]
-        assert steps == sorted(set(steps)) == [record["step"] for record in left["history"]]
-        for key in ("steps", "best_step", "images_encoded", "texts_encoded"):
-            assert left[key] == right[key]
-        weights = [load_file(run.folder / name / "model.safetensors") for run in (small_run, killed_run)]
-        for key, value in weights[0].items():
-            np.testing.assert_allclose(weights[1][key], value, atol=1e-5, err_msg=f"{name}: {key}")
+        check_same_training(small_run.folder / name, killed_run.folder / name)
 
 
 def test_metrics_agree(small_run: Any, killed_run: Any) -> None:
@@ -109,40 +87,6 @@ def test_metrics_agree(small_run: Any, killed_run: Any) -> None:
 def _wait(process: subprocess.Popen[bytes], ready: Callable[[], bool]) -> None:
     while process.poll() is None and not ready():
         time.sleep(0.1)
-
-
-def _rows(run: Run, name: str) -> list[dict[str, Any]]:
-    """Rows in the order of the table, with pictures by content: which shard they lie in is chance."""
-    store = ImageStore(str(run.folder))
-    table: pa.Table = run.read(name)
-    return [_by_content(row, store) for row in table.to_pylist()]
-
-
-def _by_content(row: dict[str, Any], store: ImageStore) -> dict[str, Any]:
-    kept = {key: value for key, value in row.items() if key not in ("uri", "offset", "length")}
-    if "source" in row:
-        kept["source"] = row["source"].removeprefix(store.root)
-    if row.get("uri"):
-        kept["picture"] = store.bytes(row["uri"], row["offset"], row["length"])
-    if row.get("candidates"):
-        kept["candidates"] = [_by_content(candidate, store) for candidate in row["candidates"]]
-    return kept
-
-
-def _check_equal(left: Any, right: Any, where: str) -> None:
-    """Equal values; floats to the noise of sums in another order."""
-    if isinstance(left, dict):
-        assert set(left) == set(right), where
-        for key in left:
-            _check_equal(left[key], right[key], f"{where}.{key}")
-    elif isinstance(left, list):
-        assert len(left) == len(right), where
-        for one, other in zip(left, right, strict=True):
-            _check_equal(one, other, where)
-    elif isinstance(left, float):
-        assert right == pytest.approx(left, abs=1e-5), where
-    else:
-        assert right == left, where
 
 
 def _tagged(tag: str) -> list[str]:

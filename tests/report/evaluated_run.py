@@ -117,11 +117,13 @@ def evaluated_summary() -> dict[str, Any]:
                 "failures": {"i2t": 7, "t2i": 5},
                 "verdicts": {"valid": 10, "benign_match": 2},
                 "error_types": {"i2t": {"object": 4, "count": 2}, "t2i": {"attribute": 3}},
-                "edits": {"accepted": {"i2t": 6, "t2i": 4}, "candidates": {"i2t": 21, "t2i": 12}},
+                "edits": {"accepted": {"i2t": 6, "t2i": 4}},
                 "corrected": 10,
                 "metrics": metrics(70.0, 65.0),
             }
         ],
+        "result": {"round": 1, "reason": None},
+        "spent": {"tokens": 12_345, "image_edits": 12, "gpu_hours": 0.025, "cost": 0.5},
         "controls": {
             "vanilla_equal_compute": {"metrics": metrics(55.0, 61.0), "items": 100, "corrected": 0},
             "half": {"metrics": metrics(60.0, 63.0), "items": 90, "corrected": 5},

@@ -17,7 +17,7 @@ from repair_ray.report.changes import change_tables, changed_examples
 from repair_ray.report.html import write_report
 from repair_ray.report.pictures import DataRows, Pictures
 from repair_ray.run import Run
-from tests.report.evaluated_run import HOSTILE, TEXTS, commit, evaluated_summary, make_evaluated
+from tests.report.evaluated_run import HOSTILE, TEXTS, evaluated_summary, make_evaluated
 from tests.report.test_html_report import DATA, Page, report
 
 
@@ -106,14 +106,17 @@ def test_tables_of_an_earlier_version_are_read(tmp_path: Path) -> None:
     assert read_answers(run, "data/images") is None
 
 
-def test_the_last_measured_round_is_the_repaired_one(tmp_path: Path) -> None:
-    from repair_ray import tables
-
-    run = make_evaluated(tmp_path)
-    assert repaired_metrics(run, 3) == "round-1/metrics"
-    commit(run, "round-2/metrics", tables.RANKS, [])
-    assert repaired_metrics(run, 3) == "round-2/metrics"
-    assert repaired_metrics(run, 0) is None
+@pytest.mark.parametrize(
+    ("summary", "expected"),
+    [
+        ({"rounds": [{}, {}]}, "round-2/metrics"),  # of an earlier version
+        ({"rounds": [{}, {}], "result": {"round": 1}}, "round-1/metrics"),
+        ({"rounds": [{}], "result": {"round": 0}}, None),
+        ({}, None),
+    ],
+)
+def test_the_repaired_retriever_is_that_of_the_result(summary: dict[str, Any], expected: str | None) -> None:
+    assert repaired_metrics(summary) == expected
 
 
 class TestSearch:

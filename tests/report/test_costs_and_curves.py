@@ -31,9 +31,7 @@ def test_stages_of_an_earlier_version_have_no_place() -> None:
 
 
 def test_costs_are_sums() -> None:
-    summary = evaluated_summary()
-    summary["stages"][1]["gpu_seconds"] = 90.0
-    found = costs(summary)
+    found = costs(evaluated_summary())
     assert found is not None
     assert found["facts"] == [
         ("from begin to end", "1 min 40 s"),
@@ -43,7 +41,6 @@ def test_costs_are_sums() -> None:
         ("tokens read", "12,000"),
         ("tokens written", "345"),
         ("cost of models", "0.50"),
-        ("captions edited", "21"),
         ("pictures edited", "12"),
     ]
     assert [(bar["label"], bar["count"]) for bar in found["kinds"]] == [("training", 50), ("images", 10)]
@@ -73,6 +70,17 @@ def test_round_curve_of_three_rounds_of_which_one_was_not_measured() -> None:
         [(50.0, 10.0), (34.0, -1.0)],
     ]
     assert [(line["failures"], line["accepted"]) for line in found["lines"]] == [(None, None), (18, 7), (18, 7)]
+
+
+def test_a_round_that_was_rolled_back_says_so(tmp_path: Path) -> None:
+    edits = {"edits": {"accepted": {"i2t": 3, "t2i": 4}}}
+    summary = rounds({"metrics": metrics(40.0, 35.0), **edits}, {"metrics": metrics(30.0, 34.0), **edits})
+    summary |= {"name": "back", "result": {"round": 1, "reason": "round 2 is 5.5 points below round 1"}}
+    found = round_curve(summary)
+    assert found is not None
+    assert [line["name"] for line in found["lines"]] == ["base", "round 1", "round 2, rolled back"]
+    _, page = report(make_evaluated(tmp_path), summary)
+    assert "The run ended with round 1: round 2 is 5.5 points below round 1." in page.text
 
 
 def test_a_run_that_is_not_measured_has_no_curve() -> None:

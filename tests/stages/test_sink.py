@@ -135,12 +135,12 @@ def test_different_ids_of_one_hash_are_no_doubles(tmp_path: Path, monkeypatch: p
 def test_a_budget_by_piece_is_that_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from repair_ray.config import MiningConfig
     from repair_ray.stages.graph import _finished
-    from repair_ray.stages.mine import _budget
+    from repair_ray.stages.mine import _NONE, _settled
 
     monkeypatch.setattr(sink, "PIECE_BYTES", 3_000)
     mining = MiningConfig(budget=100)
     table = failures().filter(pc.is_valid(failures()["rank"]))
-    finish = ByPiece(("failure_id", "direction", "rank", "status"), lambda rows: _budget(rows, mining))
+    finish = ByPiece(("failure_id", "direction", "rank", "status"), lambda rows: _settled(rows, mining, _NONE))
     files = scatter(table, tmp_path / "rows", 4)
     made = pa.concat_tables(_finished(files, tables.FAILURES, tmp_path / "sorting", finish))
     assert made.equals(within_budget(in_order(table), mining))

@@ -54,7 +54,7 @@ def test_negatives_and_their_pictures_become_contrasts(run: Run) -> None:
         edit(tables.NEGATIVE, "t2i", "c1", "i1", text="Text Z", uri="edited.png"),
     ]
     commit(run, "edits", tables.EDITS, rows)
-    items, pairs = training_set(run, ("train",), "edits")
+    items, pairs = training_set(run, ("train",), ("edits",))
     contrasts = {items.texts[c.negative]: c for c in pairs.contrasts}
     picture = list(items.images).index(("edited.png", None, None))
     said = next(c.caption for c in pairs.contrasts if c.image == picture)
@@ -81,7 +81,7 @@ def test_a_paraphrase_is_a_further_anchor_of_its_picture(run: Run) -> None:
         edit(tables.PARAPHRASE, "t2i", "c3", "i3", status=tables.REJECTED),
     ]
     commit(run, "edits", tables.EDITS, rows)
-    items, pairs = training_set(run, ("train",), "edits")
+    items, pairs = training_set(run, ("train",), ("edits",))
     assert [items.texts[c] for c in pairs.captions_of(2)] == ["Text 2", "Said otherwise"]
     assert len(pairs.captions_of(3)) == 1
     assert pairs.caption_image.tolist() == [0, 1, 2, 3, 2]
@@ -101,7 +101,7 @@ def test_a_teachers_features_are_placed_by_id_at_unit_length(run: Run) -> None:
     rows += [(f"c{n}", tables.CAPTION, [0.0, 0.0, n + 2.0]) for n in range(SIZE)]
     vectors(run, "teacher", rows)
     commit(run, "edits", tables.EDITS, [edit(tables.NEGATIVE, "i2t", "i1", "c1", text="other")])
-    teacher = training_set(run, ("train",), "edits", teacher="teacher")[0].teacher
+    teacher = training_set(run, ("train",), ("edits",), teacher="teacher")[0].teacher
     assert teacher is not None and teacher.images is not None and teacher.texts is not None
     np.testing.assert_allclose(teacher.images, [[1, 0]] * SIZE)
     np.testing.assert_allclose(teacher.texts[:SIZE], [[0, 0, 1]] * SIZE)

@@ -161,3 +161,49 @@ def test_grid_share(share: float) -> None:
     assert brought / able == pytest.approx(share, abs=0.05)
     if share == 0:
         assert batches[0].grid_images.shape == (0, 3) and batches[0].extra.shape == (0, 2)
+
+
+def weighted(*weights: float) -> PairSet:
+    """One image with one caption, which so many corrected pairs want as their anchor."""
+    number = len(weights)
+    return PairSet(
+        image_group=np.arange(1 + number),
+        caption_image=np.array([0, *[ABSENT] * number]),
+        caption_group=np.arange(1 + number),
+        caption_text=np.arange(1 + number),
+        anchors=np.array([0]),
+        corrected=[CorrectedPair("i2t", 0, 1 + n, 1 + n, weight=weight) for n, weight in enumerate(weights)],
+    )
+
+
+def drawn(pairs: PairSet, grid_share: float = 1.0, steps: int = 4000) -> Counter[int]:
+    """How often each corrected pair's caption is drawn; ABSENT where the step has no grid."""
+    plan = BatchPlan(pairs, 1, seed=3, grid_share=grid_share)
+    batches = [plan.step(step) for step in range(steps)]
+    return Counter(
+        int(batch.captions[batch.grid_captions[0, 1]]) if len(batch.grid_captions) else ABSENT for batch in batches
+    )
+
+
+def test_pairs_are_drawn_by_weight() -> None:
+    found = drawn(weighted(1.0, 0.25))
+    assert set(found) == {1, 2}
+    # 4000 draws at 4/5: five standard deviations are 127.
+    assert abs(found[1] - 3200) < 127
+
+
+def test_an_anchor_of_light_pairs_brings_a_grid_less_often() -> None:
+    found = drawn(weighted(0.25, 0.25), grid_share=0.8)
+    # A grid at 0.8 x 0.25 = 1/5 of the steps, either pair at half of these.
+    assert abs(found[ABSENT] - 3200) < 127
+    assert abs(found[1] - 400) < 95 and abs(found[2] - 400) < 95
+
+
+def test_full_weights_draw_as_if_there_were_none() -> None:
+    pairs = weighted(1.0, 1.0)
+    plan = BatchPlan(pairs, 1, seed=3)
+    for step in range(20):
+        rng = np.random.default_rng([3, step, 0])
+        rng.choice(1)
+        rng.random()
+        assert plan.step(step).captions[plan.step(step).grid_captions[0, 1]] == 1 + int(rng.integers(2))

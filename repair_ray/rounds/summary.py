@@ -15,14 +15,18 @@ from repair_ray import tables
 from repair_ray.config import Config
 from repair_ray.evaluation.compare import QueryError, changes
 from repair_ray.evaluation.truth import read_truth
+from repair_ray.rounds.ending import Ended
+from repair_ray.rounds.spending import language_usage, spent
 from repair_ray.run import Run, read_json
 from repair_ray.stages.evaluate import read_ranks
+from repair_ray.stages.mine import BEYOND, KNOWN
+from repair_ray.stages.products import round_place
 
 PACKAGES = ("repair_ray", "ray", "torch", "open_clip_torch", "faiss-cpu", "pyarrow")
 
 
-def make_summary(run: Run, config: Config, place: str) -> dict[str, Any]:
-    """Gather the summary of a finished run; `place` is its round."""
+def make_summary(run: Run, config: Config, ended: Ended) -> dict[str, Any]:
+    """Gather the summary of a finished run; `ended`: how its rounds ended."""
     base = run.manifest("base/metrics") or {}
     return {
         "name": config.name,
@@ -32,11 +36,14 @@ def make_summary(run: Run, config: Config, place: str) -> dict[str, Any]:
         "config": config.model_dump(mode="json"),
         "evaluation": base.get("protocol", {}),
         "base": {"metrics": base.get("metrics", {})},
-        "rounds": [_round(run, place)],
+        "rounds": [_round(run, number) for number in range(1, ended.rounds + 1)],
+        "result": {"round": ended.result, "reason": ended.reason},
+        "left": _left(run, ended),
+        "spent": spent(run, config).as_json(),
         "controls": {name: _control(run, name) for name in config.control_names},
-        "changes": _changes(run, config, f"{place}/metrics"),
+        "changes": _changes(run, config, f"{round_place(ended.result)}/metrics") if ended.result else {},
         "training": _training(run),
-        "language": language_usage(run, config, place),
+        "language": language_usage(run, config, list(range(1, ended.rounds + 1))),
         "approximate_search": {
             name: manifest["search"]["recall"]
             for name, manifest in run.products()
@@ -59,7 +66,8 @@ def make_summary(run: Run, config: Config, place: str) -> dict[str, Any]:
     }
 
 
-def _round(run: Run, place: str) -> dict[str, Any]:
+def _round(run: Run, number: int) -> dict[str, Any]:
+    place = round_place(number)
     made_from = run.made_from(f"{place}/edits")
     failures, verdicts = (_rows(run, made_from[name]) if made_from else [] for name in ("failures", "verdicts"))
     edits = _rows(run, f"{place}/edits")
@@ -69,12 +77,15 @@ def _round(run: Run, place: str) -> dict[str, Any]:
             kinds[row["direction"]].update({mismatch["type"] for mismatch in row["mismatches"] or ()})
     return {
         "failures": _by_direction(row for row in failures if row["status"] == tables.OK),
+        "mined": _mined(run, place),
+        "rechecked": (run.manifest(f"{place}/repairs") or {}).get("rechecked", {}),
+        "validation": (run.manifest(f"{place}/training") or {}).get("validation"),
+        "zeroshot": (run.manifest(f"{place}/zeroshot") or {}).get("zeroshot"),
         "verdicts": dict(Counter(row["judgement"] or tables.ERROR for row in verdicts)),
         "error_types": {direction: dict(found) for direction, found in kinds.items()},
         "edits": {
             "accepted": _by_direction(row for row in edits if row["status"] == tables.OK),
             "rejected": dict(Counter(row["reason"] for row in edits if row["status"] != tables.OK)),
-            "candidates": _candidates(run, f"{place}/edits"),
         },
         "corrected": _corrected(run, place),
         "truth": read_truth(run, place),
@@ -82,27 +93,36 @@ def _round(run: Run, place: str) -> dict[str, Any]:
     }
 
 
-def language_usage(run: Run, config: Config, place: str) -> dict[str, Any]:
-    """What models were asked, by product: questions, calls, tokens, latency in seconds, cost; empty where none was.
-
-    `calls_per_pair`: calls for the round over its accepted edits. Answers that an earlier stage or run had got count
-    with what they took then.
+def _mined(run: Run, place: str) -> dict[str, dict[str, int]]:
+    """What a round has mined, by direction: new failures, known ones, those beyond the budget; and those of all of them
+    that score no less than their ground truth.
     """
-    used: dict[str, dict[str, Any]] = {}
-    for name, manifest in run.products():
-        if manifest.get("table") == tables.ANSWERS.name:
-            table = run.read(name, ["calls", "input_tokens", "output_tokens", "seconds"])
-            sums = {column: round(pc.sum(table[column]).as_py() or 0, 2) for column in table.column_names}
-            own = config.audit.language if name.endswith("verdicts_answers") else config.edit.language
-            language = own or config.language
-            price = language.price
-            cost = (sums["input_tokens"] * price.input + sums["output_tokens"] * price.output) / 1e6
-            used[name] = {"model": language.model, "questions": len(table), **sums, "cost": round(cost, 4)}
-    if not used:
+    if run.manifest(f"{place}/failures") is None:
         return {}
-    edits = (run.manifest(f"{place}/edits") or {}).get("statuses", {}).get(tables.OK, 0)
-    calls = sum(sums["calls"] for name, sums in used.items() if name.startswith(f"{place}/"))
-    return {"products": used, "calls_per_pair": round(calls / edits, 2) if edits else None}
+    table = run.read(f"{place}/failures", ["direction", "status", "reason", "score", "ground_truth_score"])
+    found = {}
+    for direction in ("i2t", "t2i"):
+        rows = table.filter(pc.equal(table["direction"], direction))
+        above = pc.greater_equal(rows["score"], rows["ground_truth_score"])
+        found[direction] = {
+            "new": _count(pc.equal(rows["status"], tables.OK)),
+            "known": _count(pc.equal(rows["reason"], KNOWN)),
+            "beyond_budget": _count(pc.equal(rows["reason"], BEYOND)),
+            "above_ground_truth": _count(above),
+            "known_above_ground_truth": _count(pc.and_(above, pc.equal(rows["reason"], KNOWN))),
+        }
+    return found
+
+
+def _left(run: Run, ended: Ended) -> dict[str, Any]:
+    """What the last retriever has left, where a further round was mined."""
+    place = round_place(ended.rounds + 1)
+    rechecked = (run.manifest(f"{place}/repairs") or {}).get("rechecked", {})
+    return {"mined": _mined(run, place), "rechecked": rechecked} if _mined(run, place) else {}
+
+
+def _count(hits: pa.ChunkedArray) -> int:
+    return int(pc.sum(pc.fill_null(hits, False)).as_py() or 0)
 
 
 def _by_direction(rows: Any) -> dict[str, int]:
@@ -116,15 +136,6 @@ def _rows(run: Run, product: str) -> list[dict[str, Any]]:
     table: pa.Table = run.read(product)
     kept = [name for name in ("direction", "status", "reason", "judgement", "mismatches") if name in table.column_names]
     return list(table.select(kept).to_pylist())
-
-
-def _candidates(run: Run, edits: str) -> dict[str, int]:
-    """How many captions (`i2t`) and pictures (`t2i`) the editors made, rejected ones too."""
-    if run.manifest(edits) is None:
-        return {}
-    table = run.read(edits, ["direction", "candidates"])
-    made = pc.fill_null(pc.list_value_length(table["candidates"]), 0)
-    return {d: pc.sum(made.filter(pc.equal(table["direction"], d))).as_py() or 0 for d in ("i2t", "t2i")}
 
 
 def _corrected(run: Run, place: str) -> int | None:
