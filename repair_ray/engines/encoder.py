@@ -37,7 +37,7 @@ def build_model(spec: RetrieverSpec, device: str = "cpu", seed: int = 0) -> nn.M
     torch.manual_seed(seed)
     file = Path(spec.weights) if spec.weights and spec.weights != name and is_file(spec.weights) else None
     try:
-        with _quiet_without_tag(file is not None or spec.weights is None):
+        with _quiet_without_tag() if file is not None or spec.weights is None else contextlib.nullcontext():
             model = open_clip.create_model(
                 name,
                 pretrained=None if file or spec.weights == name else spec.weights,
@@ -57,14 +57,20 @@ def build_model(spec: RetrieverSpec, device: str = "cpu", seed: int = 0) -> nn.M
 
 
 @contextlib.contextmanager
-def _quiet_without_tag(quiet: bool) -> Iterator[None]:
-    """Without open_clip's warning that there is no pretrained weight, which is so until the file is loaded."""
-    before = logging.root.manager.disable
-    logging.disable(max(before, logging.WARNING) if quiet else before)
+def _quiet_without_tag() -> Iterator[None]:
+    """Without open_clip's warning that there is no pretrained weight, which is so until the file is loaded.
+
+    Only this record, on the root logger, where open_clip puts it: other threads go on logging.
+    """
+
+    def other(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("No pretrained weights loaded")
+
+    logging.root.addFilter(other)
     try:
         yield
     finally:
-        logging.disable(before)
+        logging.root.removeFilter(other)
 
 
 def resolve_model(model: str) -> str:

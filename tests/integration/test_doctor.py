@@ -89,7 +89,7 @@ def test_a_judge_that_refuses(tmp_path: Path) -> None:
     ("override", "code", "expected"),
     [
         ("seed=1", 0, "Nothing failed"),
-        ("pool.actors=40", 1, "edits needs 81 CPUs and the cluster has"),
+        ("pool.actors=40", 1, "data/images needs 41 CPUs and the cluster has"),
         ("retriever.model=ViT-Z-99", 1, "unknown retriever.model 'ViT-Z-99'"),
         ("training.lr=fast", 2, "training.lr='fast'"),
     ],

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,11 @@ def test_the_page_is_served_here_alone_and_keeps_each_label(labelled: Path) -> N
     command = [sys.executable, "-m", "repair_ray", "multimatch", "review", str(labelled)]
     command += ["--annotator", "anna", "--annotator", "ben"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment) as server:
+    # What was started in the background of a script ignores Ctrl-C, and so would what it starts.
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment, preexec_fn=heard
+    ) as server:
         try:
             assert server.stdout is not None
             lines = [server.stdout.readline() for _ in range(2)]
