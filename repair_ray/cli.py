@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.live import Live
 from rich.markup import escape
 
 from repair_ray.cli_data import app as data_app
@@ -82,18 +86,17 @@ def plan(
 
 
 @app.command()
-def status(run_dir: Annotated[Path, typer.Argument(help="run directory, such as runs/demo")]) -> None:
-    """What a run has done so far; works while it runs, from another terminal."""
+def status(
+    run_dir: Annotated[Path, typer.Argument(help="run directory, such as runs/demo")],
+    watch: Annotated[bool, typer.Option("--watch", help="show it anew until the run ends")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="for programs; with --watch a line a look")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="seconds between two looks of --watch")] = 2.0,
+) -> None:
+    """What a run has done, does, and has to go; from any machine that sees the storage, without Ray.
 
-    def show() -> None:
-        from repair_ray.report.console import status_table
-        from repair_ray.run import Run, RunError
-
-        if not any((run_dir / name).is_file() for name in ("config.json", "text.json")):
-            raise RunError(f"there is no run at {run_dir}")
-        Console().print(status_table(Run(run_dir)))
-
-    guarded(show)
+    Ends with 2 where there is no run, or a file of it cannot be read.
+    """
+    guarded(lambda: _status(run_dir, watch, as_json, every), "stopped looking; the run goes on")
 
 
 @app.command()
@@ -199,6 +202,31 @@ def _plan(path: Path, overrides: list[str] | None, controls: str | None, as_json
         errors.print(f"does not fit: {escape(problem.fact)}; {escape(problem.advice)}", soft_wrap=True)
     if made.problems:
         raise typer.Exit(1)
+
+
+def _status(run_dir: Path, watch: bool, as_json: bool, every: float) -> None:
+    from repair_ray.report.status import headline, status_view
+    from repair_ray.status import status_of
+
+    found, console = status_of(run_dir), Console()
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False), flush=True)
+    elif not watch or not console.is_terminal:
+        console.print(status_view(found))
+    if not watch:
+        return
+    with Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else nullcontext() as live:
+        while found["state"] == "running":
+            if live is not None:
+                live.update(status_view(found), refresh=True)
+            time.sleep(every)
+            found = status_of(run_dir)
+            if live is None:
+                print(json.dumps(found, ensure_ascii=False), flush=True) if as_json else console.print(headline(found))
+        if live is not None:
+            live.update(status_view(found), refresh=True)
+        elif not as_json:
+            console.print(status_view(found))
 
 
 def _search(run_dir: Path, query: str, k: int, split: str | None, page: Path | None) -> None:

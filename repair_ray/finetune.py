@@ -16,6 +16,8 @@ from repair_ray.engines.retriever import (
     named_spec,
     weights_identity,
 )
+from repair_ray.observing.figures import FIGURES
+from repair_ray.observing.rate import Rate
 from repair_ray.run import CAPTIONS, IMAGES, Clock, Recipe, Run, RunError
 from repair_ray.sections.training import HOW
 from repair_ray.stages.products import TEACHER
@@ -109,7 +111,7 @@ def finetune(
             cluster=config.cluster,
             key="base" if training is config.base else "training",
         )
-        facts = {key: value for key, value in record.items() if key != "history"}
+        facts = {key: value for key, value in record.items() if key not in ("history", FIGURES)}
         corrected = sum(not pair.fallback for pair in pairs.corrected)
         rows = record["items_encoded"]
         run.finish(
@@ -119,6 +121,7 @@ def finetune(
             rows=rows,
             training=facts,
             **({"gpus": training.workers} if training.use_gpu else {}),
+            figures=record[FIGURES],
             corrected=corrected,
             validation=max((step["validation"] for step in record["history"] if "validation" in step), default=None),
             contrasts=len(pairs.contrasts),
@@ -129,10 +132,13 @@ def finetune(
 
 
 def timed(clock: Clock, progress: Progress) -> Progress:
-    """`progress` that also keeps the steps and seconds of a training product."""
+    """`progress` that also keeps the steps, their rate, and the seconds of a training product."""
+    rate: list[Rate] = []
 
     def tell(name: str, done: int, total: int) -> None:
-        clock.keep(steps=done, total=total)
+        if not rate:
+            rate.append(Rate(done))
+        clock.keep(steps=done, total=total, rate=rate[0].tell(done))
         progress(name, done, total)
 
     return tell

@@ -13,6 +13,8 @@ from repair_ray.engines.retriever import check_named, weights_identity
 from repair_ray.finetune import timed
 from repair_ray.measuring.retrievers import Named, load
 from repair_ray.measuring.sts import measure
+from repair_ray.observing.figures import FIGURES
+from repair_ray.observing.heartbeat import Heartbeat
 from repair_ray.run import Recipe, Run, RunError, read_json, write_json
 from repair_ray.sections.training import HOW
 from repair_ray.stages.graph import Progress, quiet, start_ray
@@ -33,7 +35,7 @@ def run_texts(config: TextConfig, *, redo: list[str] | None = None, progress: Pr
         RunError, DataError, RetrieverError: with a message for the person who started it.
     """
     run = Run(config.run_dir)
-    with run.locked():
+    with run.locked(), Heartbeat(run.folder):
         check_named(config.retriever.model, config.retriever.pretrained)
         for stage in redo or []:
             run.redo(stage)
@@ -84,8 +86,9 @@ def _train(run: Run, config: TextConfig, progress: Progress) -> None:
     )
     clock = run.clock(TRAINING)
     record = train_texts(job, timed(clock, progress), cluster=config.cluster)
-    facts = {key: record[key] for key in ("steps", "best_step", "texts_encoded")}
-    run.finish(TRAINING, recipe, clock.seconds, rows=record["texts_encoded"], training=facts)
+    facts = {key: record[key] for key in ("steps", "best_step", "texts_encoded", "pace")}
+    rows = record["texts_encoded"]
+    run.finish(TRAINING, recipe, clock.seconds, rows=rows, training=facts, figures=record[FIGURES])
     # Only now: a run that is killed before has its checkpoints to go on from.
     discard_state(folder)
 

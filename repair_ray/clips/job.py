@@ -20,6 +20,7 @@ from repair_ray.engines.clip_tower import WEIGHTS, ClipArchitecture, ClipRetriev
 from repair_ray.engines.retriever import weights_identity
 from repair_ray.engines.words import language
 from repair_ray.evaluation import stress
+from repair_ray.observing.heartbeat import Heartbeat
 from repair_ray.run import Recipe, Run, write_json
 from repair_ray.sections.clips import ClipsConfig, ClipTrainingConfig
 from repair_ray.stages.sources import source_digest
@@ -40,7 +41,7 @@ def run_clips(config: ClipsConfig, *, redo: Sequence[str] = (), tell: Tell | Non
         RunError, DataError, RetrieverError: with a message for the person who started it.
     """
     run = Run(Path(config.output) / config.name)
-    with run.locked():
+    with run.locked(), Heartbeat(run.folder):
         for stage in redo:
             run.redo(stage)
         summary = ClipRound(run, config, tell or (lambda product, done, total: None)).run()

@@ -18,6 +18,7 @@ from repair_ray.multimatch.products import GALLERY, LABELS, PAIRS, section_of
 from repair_ray.multimatch.queries import make_queries
 from repair_ray.multimatch.stats import write_stats
 from repair_ray.multimatch.verify import GROUPS, LANGUAGE, verify_by_groups, verify_by_language
+from repair_ray.observing.heartbeat import Heartbeat
 from repair_ray.run import Run, RunError, read_json, write_json
 from repair_ray.stages.data import WORLD, make_data
 from repair_ray.stages.graph import Progress, quiet, start_ray
@@ -48,7 +49,7 @@ def build(config: Config, *, redo: Sequence[str] = (), progress: Progress = quie
     data = config.data.model_copy(update={"overlap": "allow"})
     config = config.model_copy(update={"data": data})
     run = Run(config.run_dir)
-    with run.locked():
+    with run.locked(), Heartbeat(run.folder):
         # What is not there is told before Ray starts.
         sources_of(config.data, run.path(WORLD))
         experts = experts_of(chosen.experts)

@@ -17,6 +17,7 @@ from repair_ray.report.costs import costs, timeline
 from repair_ray.report.explorer import search_data
 from repair_ray.report.grids import connectivity, repair_grids
 from repair_ray.report.pictures import DataRows, Pictures, Row, having, sides
+from repair_ray.report.pools import pool_rows
 from repair_ray.report.progression import budget_curve, round_curve
 from repair_ray.run import CAPTIONS, IMAGES, Run
 
@@ -47,6 +48,7 @@ def collect(run: Run, summary: dict[str, Any], data: DataConfig) -> dict[str, An
         "placement": ((summary.get("config") or {}).get("objective") or {}).get("placement", "local"),
         "stages": timeline(summary),
         "costs": costs(summary),
+        "pools": pool_rows(run),
         "models": results.model_use(summary),
         "calls_per_pair": (summary.get("language") or {}).get("calls_per_pair"),
         "bad_rows": results.bad_rows(summary),

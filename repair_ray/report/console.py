@@ -1,13 +1,9 @@
-"""The terminal: live progress, the closing tables of a run, and the table of `repair-ray status`."""
+"""The terminal: live progress, and the closing tables of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from rich.table import Table
 from rich.text import Text
 
@@ -18,12 +14,10 @@ from repair_ray.report.progress import ProgressView
 from repair_ray.report.results import (
     DIRECTIONS,
     METRICS,
-    NOTHING,
     bad_rows,
     between,
     count,
     difference,
-    duration,
     model_use,
     outcome,
     points,
@@ -33,26 +27,8 @@ from repair_ray.report.results import (
     systems,
     truth_measures,
 )
-from repair_ray.run import Run, find_files, read_json
 
-__all__ = ["ProgressView", "closing_tables", "status_table"]
-
-# What is usually made after a product, by its name or the last part of it.
-FOLLOWS = {
-    "images": "data/captions",
-    "captions": "the base retriever, then embeddings",
-    "base/training": "embeddings",
-    "embeddings": "the base's metrics, then failures",
-    "base/metrics": "failures, or training where nothing is synthesised",
-    "failures": "verdicts",
-    "verdicts": "edits",
-    "random_failures": "random_verdicts",
-    "random_verdicts": "edits",
-    "edits": "training",
-    "training": "evaluation",
-    "evaluation": "metrics",
-    "metrics": "the next control, or the summary",
-}
+__all__ = ["ProgressView", "closing_tables"]
 
 
 def closing_tables(summary: dict[str, Any]) -> list[Table]:
@@ -154,53 +130,3 @@ def _bad_rows_table(summary: dict[str, Any]) -> Table:
     for row in bad_rows(summary):
         table.add_row(_text(row.stage), _text(row.status), _text(row.reason), count(row.count))
     return table
-
-
-def status_table(run: Run) -> Table:
-    """What a run directory holds: finished products, half-made ones with rows or steps so far, and what comes next."""
-    table = _table(f"Run {run.folder.name}")
-    table.add_column("product")
-    table.add_column("state")
-    for name in ("rows or steps", "time"):
-        table.add_column(name, justify="right", no_wrap=True)
-    finished = list(run.products())
-    for name, manifest in finished:
-        rows = count(manifest["rows"]) if "rows" in manifest else NOTHING
-        table.add_row(_text(name), Text("finished", "green"), rows, duration(manifest["seconds"]))
-    half = list(_half_made(run))
-    for name, done, total, seconds in half:
-        share = NOTHING if total is None else f"{count(done)} of {count(total)}"
-        table.add_row(_text(name), Text("half-made", "yellow"), share, duration(seconds))
-    table.caption = _text(_next(run, [name for name, _ in finished], [name for name, *_ in half]))
-    table.caption_justify = "left"
-    table.min_width = 72  # room for the caption, which wraps at the table's width
-    return table
-
-
-def _half_made(run: Run) -> Iterator[tuple[str, int, int | None, float]]:
-    """Name, rows or training steps so far, how many there are to do (None where that is not known), seconds spent."""
-    for path in find_files(run.folder, "begun.json"):
-        begun = read_json(path)
-        if begun is None:
-            continue  # finished in this moment
-        rows = sum(_rows_in(part) for part in (path.parent / "half-made" / "rows").glob("*.parquet"))
-        done, total = begun.get("steps", rows), begun.get("total")
-        yield path.parent.relative_to(run.folder).as_posix(), done, total, float(begun.get("seconds", 0.0))
-
-
-def _rows_in(part: Path) -> int:
-    try:
-        return int(pq.read_metadata(part).num_rows)
-    except (OSError, pa.ArrowInvalid):
-        return 0  # still being written, or just committed
-
-
-def _next(run: Run, finished: list[str], half: list[str]) -> str:
-    if half:
-        return f"Next: {half[0]} goes on where it stopped; start the same command again."
-    if (run.folder / "summary.json").exists():
-        return "Nothing is left to do; see summary.json and report.html."
-    if not finished:
-        return "Next: data/images; nothing is finished yet."
-    last = finished[-1]
-    return f"Next: {FOLLOWS.get(last) or FOLLOWS.get(last.split('/')[-1]) or 'what follows ' + last}"

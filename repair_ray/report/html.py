@@ -14,6 +14,7 @@ from markupsafe import Markup
 from repair_ray.config import DataConfig
 from repair_ray.report import results
 from repair_ray.report.collect import collect
+from repair_ray.report.pools import size
 from repair_ray.run import Run, RunError
 
 REPORT = "report.html"
@@ -73,5 +74,6 @@ def render(values: dict[str, Any], template: str = "report.html.j2") -> str:
         count=results.count,
         duration=results.duration,
         chance=results.chance,
+        size=size,
     )
     return environment.get_template(template).render(values)

@@ -19,6 +19,7 @@ from repair_ray.evaluation.zeroshot import TEMPLATES
 from repair_ray.finetune import Retriever, check_retriever, finetune, named_retriever
 from repair_ray.measuring.benchmarks import zeroshot
 from repair_ray.measuring.retrievers import Named
+from repair_ray.observing.heartbeat import Heartbeat
 from repair_ray.rounds.ending import Ended, Measured, ending
 from repair_ray.rounds.one import Round
 from repair_ray.rounds.spending import spent
@@ -44,7 +45,7 @@ def run_config(config: Config, *, redo: list[str] | None = None, progress: Progr
         RunError, DataError, RetrieverError: with a message for the person who started it.
     """
     run = Run(config.run_dir)
-    with run.locked():
+    with run.locked(), Heartbeat(run.folder):
         # What is not there is told before Ray starts.
         sources_of(config.data, run.path(WORLD))
         check_retriever(config)

@@ -47,6 +47,8 @@ class AskEndpoint(RowStage):
         asked = task(row["task"])
         question = Question(row["question_id"], prompt.system, prompt.user, pictures, asked.name, asked.schema)
         answer, final = await self._endpoint.ask(question, lambda text: self._asked.check(row, text))
+        again = max(0, answer.calls - 1)
+        self.meter.count(input_tokens=answer.input_tokens, output_tokens=answer.output_tokens, retries=again)
         if final:
             self._answers.put(answer)
         return answer

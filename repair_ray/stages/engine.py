@@ -29,6 +29,7 @@ from repair_ray.config import FaultConfig, LanguageConfig, PoolConfig
 from repair_ray.data.images import ImageProblem
 from repair_ray.engines.answers import FAILED, Answered, AnswerStore, second_try
 from repair_ray.engines.tasks import Prompt, task
+from repair_ray.observing.meter import Meter
 from repair_ray.scheduling.asks import ENGINE_BLOCKS_IN_FLIGHT, of_engine, spread
 from repair_ray.scheduling.fit import MIB, Ask
 from repair_ray.stages.graph import interpreter
@@ -57,7 +58,14 @@ class EngineStep:
         """Replicas, what each takes, and the questions of one batch."""
         return self.language.pool
 
-    def apply(self, data: ray.data.Dataset, id_column: str, markers: Path, faults: FaultConfig) -> ray.data.Dataset:
+    @property
+    def kind(self) -> str:
+        """The class of the engines' stage."""
+        return AskEngine.__name__
+
+    def apply(
+        self, data: ray.data.Dataset, id_column: str, markers: Path, figures: Path, faults: FaultConfig
+    ) -> ray.data.Dataset:
         """Add the engines to a graph."""
         language, pool = self.language, self.pool
         assert language.model is not None
@@ -91,15 +99,16 @@ class EngineStep:
             # The engine stage asks for the column; each question brings its own parameters.
             preprocess=lambda row: {"sampling_params": {}},
             postprocess=lambda row: {name: row.get(name) for name in tables.ANSWERS.schema.names},
-            builder_kwargs={"override_stage_config_fn": lambda _, stage: self._extend(stage, markers, faults)},
+            builder_kwargs={"override_stage_config_fn": lambda _, stage: self._extend(stage, markers, figures, faults)},
         )
         # The processor's rows are dicts, whose types are guessed anew in each block.
         return processor(data).map_batches(_as_answers, batch_format="pyarrow")
 
-    def _extend(self, stage: Any, markers: Path, faults: FaultConfig) -> None:
+    def _extend(self, stage: Any, markers: Path, figures: Path, faults: FaultConfig) -> None:
         # Past pydantic's assignment, which would run the stage's validators again and forget its placement.
         object.__setattr__(stage, "fn", AskEngine)
-        stage.fn_constructor_kwargs["asking"] = {**self.arguments, "markers": str(markers), "poison": faults.poison}
+        places = {"markers": str(markers), "figures": str(figures)}
+        stage.fn_constructor_kwargs["asking"] = {**self.arguments, **places, "poison": faults.poison}
         stage.map_batches_kwargs.update(max_restarts=faults.max_restarts, max_task_retries=faults.max_restarts)
         if self.pool.memory_mb and not spread(self.language):
             stage.map_batches_kwargs["memory"] = self.pool.memory_mb * MIB
@@ -117,6 +126,7 @@ class AskEngine(vLLMEngineStageUDF):  # type: ignore[misc]
     def __init__(self, *args: Any, asking: dict[str, Any], **kwargs: Any) -> None:
         # A copy: Ray Data has made a key of these arguments, and looks for it again.
         asking = dict(asking)
+        self._meter = Meter(Path(asking.pop("figures")))
         self._markers = Path(asking.pop("markers"))
         self._poison: dict[str, str] = asking.pop("poison")
         self._markers.mkdir(parents=True, exist_ok=True)
@@ -128,6 +138,12 @@ class AskEngine(vLLMEngineStageUDF):  # type: ignore[misc]
         self._store = AnswerStore(Path(self._asked.answers))
         self._renderer: Any = None
         super().__init__(*args, **kwargs)
+        self._meter.ready()
+
+    def __del__(self) -> None:
+        if "_meter" in vars(self):
+            self._meter.close()
+        super().__del__()
 
     async def _generate_with_error_handling(self, row: dict[str, Any], batch_uuid: Any) -> dict[str, Any]:
         place = row[self.IDX_IN_BATCH_COLUMN]
@@ -139,7 +155,15 @@ class AskEngine(vLLMEngineStageUDF):  # type: ignore[misc]
         if answer is None:
             alone = question in self._suspects
             async with self._gate.alone() if alone else self._gate.together():
-                answer = await self._marked(row, alone)
+                with self._meter.batch(1):
+                    answer = await self._marked(row, alone)
+                    again = max(0, answer.calls - 1)
+                    self._meter.count(
+                        rows_out=1,
+                        input_tokens=answer.input_tokens,
+                        output_tokens=answer.output_tokens,
+                        retries=again,
+                    )
         return {**tables.answer_row(asdict(answer), row), self.IDX_IN_BATCH_COLUMN: place, "__inference_error__": ""}
 
     async def _marked(self, row: dict[str, Any], alone: bool) -> Answered:

@@ -11,7 +11,6 @@ import logging
 import os
 import re
 import shutil
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,18 +21,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import ray
 import ray.data
-from ray.data._internal.execution.execution_callback import ExecutionCallback
 from ray.data.checkpoint import CheckpointConfig
 
 import repair_ray
 from repair_ray.config import ClusterConfig, FaultConfig, PoolConfig
-from repair_ray.run import Clock, Recipe, Run, RunError
+from repair_ray.observing.figures import FIGURES, PoolSpec, Watched, named, stage_facts
+from repair_ray.run import Recipe, Run, RunError
 from repair_ray.scheduling.asks import BLOCKS_IN_FLIGHT, FEEDING, actor_options, of_pool
 from repair_ray.scheduling.cluster import require
 from repair_ray.scheduling.fit import MIB, Ask
 from repair_ray.scheduling.stall import Stall
+from repair_ray.stages.callbacks import Looking, Stopping
 from repair_ray.stages.rows import RowStage
 from repair_ray.stages.sink import ByPiece, check_counts, read_columns, reconcile, sorted_pieces
+from repair_ray.stages.watch import Watch
 from repair_ray.tables import Table
 from repair_ray.tables.files import StatusCounts
 
@@ -71,8 +72,18 @@ class Operator(Protocol):
         """What it holds of the cluster for as long as the graph runs."""
         ...
 
-    def apply(self, data: ray.data.Dataset, id_column: str, markers: Path, faults: FaultConfig) -> ray.data.Dataset:
-        """Add it to a graph; `markers` is a folder of its own for what it needs to survive its workers."""
+    @property
+    def kind(self) -> str:
+        """The class of its actors, by which its figures are told."""
+        ...
+
+    def apply(
+        self, data: ray.data.Dataset, id_column: str, markers: Path, figures: Path, faults: FaultConfig
+    ) -> ray.data.Dataset:
+        """Add it to a graph.
+
+        `markers` is a folder of its own for what it needs to survive its workers, `figures` for what they measure.
+        """
         ...
 
 
@@ -94,7 +105,14 @@ class Step:
         """What its actors hold."""
         return of_pool(self.pool, self.key)
 
-    def apply(self, data: ray.data.Dataset, id_column: str, markers: Path, faults: FaultConfig) -> ray.data.Dataset:
+    @property
+    def kind(self) -> str:
+        """The stage's class."""
+        return self.stage.__name__
+
+    def apply(
+        self, data: ray.data.Dataset, id_column: str, markers: Path, figures: Path, faults: FaultConfig
+    ) -> ray.data.Dataset:
         return data.map_batches(
             self.stage,
             fn_constructor_kwargs={
@@ -103,6 +121,7 @@ class Step:
                 "markers": str(markers),
                 "poison": faults.poison,
                 "arguments": self.arguments,
+                "figures": str(figures),
             },
             batch_size=self.pool.rows_per_block,
             batch_format="pyarrow",
@@ -164,13 +183,16 @@ def run_graph(
     asks = [*(step.holds for step in steps), FEEDING]
     require(product, asks, cluster)
     stall = Stall(product, asks, faults)
-    with _Watch(sink, kind.id_column, product, total, progress, clock, stall):
-        _execute(source, sink, work, kind, steps, faults, _context(cluster, stall))
+    figures = work / FIGURES
+    watched = Watched.read(figures, _pools(steps))
+    with Watch(sink, kind.id_column, product, total, progress, clock, stall, figures, watched):
+        _execute(source, sink, work, kind, steps, watched.pools, faults, _context(cluster, stall, watched))
     files = sorted(sink.glob("*.parquet"))
     reconcile(files, source / "input.parquet", kind, product)
     check_counts(_counted(files, kind), faults, product)
     gpus = sum(ask.count * ask.gpus for ask in asks)
-    facts = {"input_rows": total, **({"gpus": gpus} if gpus else {}), **(facts or {})}
+    held = {"gpus": gpus} if gpus else {}
+    facts = {"input_rows": total, FIGURES: stage_facts(figures, watched), **held, **(facts or {})}
     if finish is None or isinstance(finish, ByPiece):
         pieces = _finished(files, kind, work / "sorting", finish)
         run.commit_pieces(product, recipe, kind, pieces, lambda: clock.seconds, **facts)
@@ -178,6 +200,14 @@ def run_graph(
         run.commit(product, recipe, kind, finish(pq.read_table(sink, schema=kind.schema)), clock.seconds, **facts)
     shutil.rmtree(work, ignore_errors=True)
     progress(product, total, total)
+
+
+def _pools(steps: Sequence[Operator]) -> list[PoolSpec]:
+    """The pools of a graph as they are measured, in the order of its steps."""
+    keys = [step.holds.keys.get("count", "").removesuffix(".actors") for step in steps]
+    return named(
+        [(step.kind, key, step.pool.actors, step.pool.num_gpus) for step, key in zip(steps, keys, strict=True)]
+    )
 
 
 def half_made(run: Run, product: str) -> Path:
@@ -218,7 +248,7 @@ def _finished(files: Sequence[Path], kind: Table, work: Path, finish: ByPiece | 
     return map(finish.decide(pa.concat_tables(read_columns(files, kind.schema, finish.columns))), pieces)
 
 
-def _context(cluster: ClusterConfig, stall: Stall) -> ray.data.DataContext:
+def _context(cluster: ClusterConfig, stall: Stall, watched: Watched) -> ray.data.DataContext:
     """Ray Data's settings for one graph."""
     context = ray.data.DataContext.get_current().copy()
     context.enable_progress_bars = False
@@ -230,33 +260,9 @@ def _context(cluster: ClusterConfig, stall: Stall) -> ray.data.DataContext:
     # Ray Data would end a graph after half an hour without a finished block, which an editor or a cluster that starts
     # nodes may well take: `faults.stop_seconds` is ours for it.
     context.execution_no_progress_timeout_s = -1
-    callbacks: list[Any] = [*context.custom_execution_callback_classes, _Stopping(stall)]
+    callbacks: list[Any] = [*context.custom_execution_callback_classes, Stopping(stall), Looking(watched)]
     context.custom_execution_callback_classes = callbacks
     return context
-
-
-class _Stopping(ExecutionCallback):
-    """Ends a graph from within, when its stage has been given up.
-
-    Ray Data takes a class and sends it to all workers with its settings; only the driver's scheduling loop needs it.
-    """
-
-    def __init__(self, stall: Stall) -> None:
-        self._stall = stall
-
-    def __call__(self) -> _Stopping:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Stopping:
-        return self
-
-    def __reduce__(self) -> tuple[type, tuple[()]]:
-        return object, ()
-
-    def on_execution_step(self, executor: Any) -> None:
-        """Called by Ray Data several times a second."""
-        if self._stall.given_up is not None:
-            raise RunError(self._stall.given_up)
 
 
 def _execute(
@@ -265,6 +271,7 @@ def _execute(
     work: Path,
     kind: Table,
     steps: Sequence[Operator],
+    pools: Sequence[PoolSpec],
     faults: FaultConfig,
     context: ray.data.DataContext,
 ) -> None:
@@ -276,10 +283,11 @@ def _execute(
         warnings.filterwarnings("error", message=".*[Cc]heckpoint.*")
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         data = ray.data.read_parquet(str(source)).repartition(target_num_rows_per_block=steps[0].pool.rows_per_block)
-        for number, step in enumerate(steps):
+        for number, (step, pool) in enumerate(zip(steps, pools, strict=True)):
             # Injected faults are for the first operator, as rows are told apart by their ids at each.
             injected = faults if number == 0 else faults.model_copy(update={"poison": {}})
-            data = step.apply(data, kind.id_column, work / "markers" / str(number), injected)
+            places = work / "markers" / str(number), work / FIGURES / pool.name
+            data = step.apply(data, kind.id_column, *places, injected)
         try:
             data.write_parquet(str(sink), schema=kind.schema)
         except ray.exceptions.RayError as error:
@@ -301,50 +309,6 @@ def _explain(error: Exception, sink: Path) -> str:
             "The rows that were finished are kept, and the same command goes on from there"
         )
     return f"the graph stopped; the rows that were finished are kept. {last}"
-
-
-class _Watch:
-    """Tells how many input rows have reached the sink, while a graph runs, and keeps the time spent for a resumed run.
-
-    Output rows of one input row, of which a stage that fans out makes several, lie in one file.
-    """
-
-    def __init__(
-        self,
-        sink: Path,
-        id_column: str,
-        product: str,
-        total: int,
-        progress: Progress,
-        clock: Clock,
-        stall: Stall,
-    ) -> None:
-        self._clock, self._stall, self._id = clock, stall, id_column
-        self._sink, self._product, self._total, self._progress = sink, product, total, progress
-        self._counted: dict[str, int] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._loop, daemon=True)
-
-    def __enter__(self) -> None:
-        self._progress(self._product, 0, self._total)
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _loop(self) -> None:
-        while not self._stop.wait(0.5):
-            for path in self._sink.glob("*.parquet"):
-                if path.name not in self._counted:
-                    try:
-                        self._counted[path.name] = len(pq.read_table(path, columns=[self._id])[self._id].unique())
-                    except (OSError, pa.ArrowInvalid):
-                        continue  # still being written
-            done = min(sum(self._counted.values()), self._total)
-            self._progress(self._product, done, self._total)
-            self._stall.tell(done)
-            self._clock.keep(total=self._total)
 
 
 def start_ray() -> None:

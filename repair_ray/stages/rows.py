@@ -22,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from repair_ray import tables
+from repair_ray.observing.meter import Meter
 
 Row = dict[str, Any]
 
@@ -30,18 +31,32 @@ class RowStage(ABC):
     """A callable actor class for `Dataset.map_batches`: table in, table of `schema` out.
 
     Subclasses load their engine in `setup` (on the worker) and answer in `process`; `failed` says which columns a row
-    keeps when its processing failed.
+    keeps when its processing failed. `meter` measures what goes on in both; who asks a model counts its tokens there.
     """
 
     def __init__(
-        self, *, id_column: str, schema: pa.Schema, markers: str, poison: dict[str, str], arguments: dict[str, Any]
+        self,
+        *,
+        id_column: str,
+        schema: pa.Schema,
+        markers: str,
+        poison: dict[str, str],
+        arguments: dict[str, Any],
+        figures: str | None = None,
     ) -> None:
+        self.meter = Meter(Path(figures) if figures is not None else None)
         self._id = id_column
         self._schema = schema
         self._markers = Path(markers)
         self._poison = poison
         self._markers.mkdir(parents=True, exist_ok=True)
         self.setup(**arguments)
+        self.meter.ready()
+
+    def __del__(self) -> None:
+        # Ray Data lets go of the class before it ends its actor.
+        if "meter" in vars(self):
+            self.meter.close()
 
     @abstractmethod
     def setup(self, *args: Any, **arguments: Any) -> None:
@@ -60,14 +75,20 @@ class RowStage(ABC):
         # A row without a status has just been read; one that an earlier step has failed or rejected passes by.
         done = [row for row in rows if row.get("status") not in (None, tables.OK)]
         open_rows = [row for row in rows if row.get("status") in (None, tables.OK)]
-        answers = self._answer(open_rows)
+        answers = self._measured(open_rows)
         made = [answer for answer in answers if isinstance(answer, pa.Table)]
         done += [row for answer in answers if not isinstance(answer, pa.Table) for row in answer]
         return pa.concat_tables([*made, tables.to_table(done, self._schema)] if done or not made else made)
 
-    def _answer(self, rows: list[Row]) -> list[list[Row] | pa.Table]:
+    def _measured(self, rows: list[Row]) -> list[list[Row] | pa.Table]:
         if not rows:
             return []
+        with self.meter.batch(len(rows)):
+            answers = self._answer(rows)
+            self.meter.count(rows_out=sum(map(len, answers)))
+        return answers
+
+    def _answer(self, rows: list[Row]) -> list[list[Row] | pa.Table]:
         marker = self._marker([row[self._id] for row in rows])
         if marker.exists():
             answers = self._one_by_one(rows, fatal=True)
@@ -82,6 +103,7 @@ class RowStage(ABC):
         return answers
 
     def _one_by_one(self, rows: list[Row], *, fatal: bool) -> list[list[Row] | pa.Table]:
+        self.meter.count(retries=1)
         answers: list[list[Row] | pa.Table] = []
         for row in rows:
             marker = self._marker([row[self._id], "alone"])

@@ -13,6 +13,7 @@ import ray.data
 
 from repair_ray.config import FaultConfig, PoolConfig
 from repair_ray.engines.searcher import Searcher, merge_top_k
+from repair_ray.observing.meter import Meter
 from repair_ray.scheduling.asks import actor_options, of_pool
 from repair_ray.scheduling.fit import Ask
 from repair_ray.stages.gallery import Files
@@ -22,17 +23,22 @@ from repair_ray.stages.graph import interpreter
 class GalleryShard:
     """An actor that holds one of the equal parts of each direction's gallery."""
 
-    def __init__(self, folder: str, number: int, shards: int, memory_bytes: int, gpu: bool) -> None:
+    def __init__(self, folder: str, number: int, shards: int, memory_bytes: int, gpu: bool, figures: str) -> None:
+        self._meter = Meter(Path(figures))
         self._files = Files(Path(folder))
         self._part = (number, shards, memory_bytes)
         self._gpu = gpu
         self._searcher: tuple[str, Searcher] | None = None
+        self._meter.ready()
 
     def top_k(self, direction: str, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """As `Searcher.top_k`, of this part; indices are those of the whole gallery."""
-        if self._searcher is None or self._searcher[0] != direction:
-            self._searcher = (direction, self._files.shard(direction, *self._part, gpu=self._gpu))
-        return self._searcher[1].top_k(queries, k)
+        with self._meter.batch(len(queries)):
+            if self._searcher is None or self._searcher[0] != direction:
+                self._searcher = (direction, self._files.shard(direction, *self._part, gpu=self._gpu))
+            found = self._searcher[1].top_k(queries, k)
+            self._meter.count(rows_out=len(queries))
+        return found
 
 
 @dataclass
@@ -57,7 +63,14 @@ class Shards:
         """What the actors are called."""
         return [f"{self.session}-{number}" for number in range(self.pool.actors)]
 
-    def apply(self, data: ray.data.Dataset, id_column: str, markers: Path, faults: FaultConfig) -> ray.data.Dataset:
+    @property
+    def kind(self) -> str:
+        """The class of the actors."""
+        return GalleryShard.__name__
+
+    def apply(
+        self, data: ray.data.Dataset, id_column: str, markers: Path, figures: Path, faults: FaultConfig
+    ) -> ray.data.Dataset:
         for number, name in enumerate(self.names):
             options = ray.remote(GalleryShard).options(
                 name=name,
@@ -66,7 +79,7 @@ class Shards:
                 max_task_retries=faults.max_restarts,
                 runtime_env=interpreter(self.pool.python),
             )
-            part = (number, self.pool.actors, self.memory_bytes, self.gpu)
+            part = (number, self.pool.actors, self.memory_bytes, self.gpu, str(figures))
             self._actors.append(options.remote(str(self.files.folder), *part))
         return data
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from repair_ray.config import ObjectiveConfig, OptimisationConfig, TrainingConfig
 from repair_ray.engines.retriever import RetrieverSpec
+from repair_ray.observing.figures import FIGURES
 from repair_ray.run import RunError, read_json, write_json
 from repair_ray.training.checkpoints import Checkpoints
 
@@ -19,6 +20,8 @@ STATE_PLACE = "state.json"
 STATE = "state.pt"
 PROGRESS = "progress.json"
 POSITION = "position.json"
+# The name of a training's workers among the pools that are measured.
+WORKERS = "workers"
 
 
 class AnyJob(Protocol):
@@ -70,6 +73,11 @@ class Progress:
     def finished(self, config: OptimisationConfig) -> bool:
         """Whether there is no step left, all done or stopped early."""
         return self.step >= config.steps or (config.patience is not None and self.stale >= config.patience)
+
+
+def figures_of(folder: str) -> Path:
+    """Where the workers of a training measure themselves; it stays with the finished product."""
+    return Path(folder) / FIGURES
 
 
 def read_progress(folder: Path) -> Progress:

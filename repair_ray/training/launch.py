@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,27 @@ from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 from repair_ray.config import ClusterConfig, FaultConfig, OptimisationConfig
+from repair_ray.observing.figures import FIGURES, Watched, named, stage_facts
+from repair_ray.observing.published import FIGURES_SECONDS, LOOK_SECONDS, Publisher
+from repair_ray.observing.rate import Rate
 from repair_ray.run import RunError, read_json, write_json
 from repair_ray.scheduling.asks import of_training
 from repair_ray.scheduling.cluster import nodes_of, require
 from repair_ray.scheduling.fit import Ask
 from repair_ray.scheduling.stall import Stall, workers_waiting
 from repair_ray.training.checkpoints import KEPT
-from repair_ray.training.job import HISTORY, POSITION, WEIGHTS, AnyJob, Job, read_progress, state_of
+from repair_ray.training.job import (
+    HISTORY,
+    POSITION,
+    WEIGHTS,
+    WORKERS,
+    AnyJob,
+    Job,
+    figures_of,
+    read_progress,
+    state_of,
+)
+from repair_ray.training.pace import pace_facts
 
 # After so long without room for all workers, Ray Train counts a failure of its controller, and tries again.
 ROOM_SECONDS = 60.0
@@ -50,6 +65,8 @@ def launch(
     key: str = "training",
 ) -> dict[str, Any]:
     """Train to the end, resuming what lies under the job's name; returns steps, items encoded and the history.
+
+    Beside them `figures` of its workers, and their `pace`: seconds that steps wait for data and compute.
 
     `key` is the section that its workers are set in. `worker` is what each Ray Train worker runs, on `{"job": job,
     "state": the run's Checkpoints}`. Writes `model.safetensors` (the best weights by validation) and `history.json`
@@ -80,9 +97,12 @@ def launch(
             failure_config=FailureConfig(max_failures=3, controller_failure_limit=rounds),  # type: ignore[call-arg]
         ),
     )
+    figures = figures_of(job.folder)
+    workers = job.training.workers
+    watched = Watched.read(figures, named([(WORKERS, key, workers, asked.gpus)]))
     stall = Stall(job.name, [asked], faults, unit="step", look=workers_waiting(asked.count))
     try:
-        with _watch(job, progress, stall):
+        with _watch(job, progress, stall, figures, watched):
             trainer.fit()
     except Exception as error:
         if stall.given_up is not None:
@@ -109,19 +129,38 @@ def launch(
         "history": final.history,
     }
     write_json(folder / HISTORY, record)
-    return record
+    pace = pace_facts((read_json(folder / POSITION) or {}).get("pace"))
+    return {**record, FIGURES: stage_facts(figures, watched), "pace": pace}
 
 
 @contextlib.contextmanager
-def _watch(job: AnyJob, progress: Callable[[str, int, int], None], stall: Stall) -> Iterator[None]:
-    """Tells the step that the first worker has reached, from the file that it keeps."""
+def _watch(
+    job: AnyJob, progress: Callable[[str, int, int], None], stall: Stall, figures: Path, watched: Watched
+) -> Iterator[None]:
+    """Tells the step that the first worker has reached, from the file that it keeps, and the workers' figures."""
     done = threading.Event()
+    publisher = Publisher(job.name, figures, watched)
+    begun, before = time.monotonic(), watched.seconds
+
+    def step() -> int:
+        return int((read_json(Path(job.folder) / POSITION) or {}).get("step", 0))
+
+    def tell(reached: int, rate: float | None) -> None:
+        watched.seconds = before + time.monotonic() - begun
+        with contextlib.suppress(OSError):  # a full disk stops the training itself, which says so
+            watched.keep(figures)
+        publisher.tell(reached, job.training.steps, rate)
 
     def look() -> None:
-        while not done.wait(0.5):
-            record = read_json(Path(job.folder) / POSITION) or {"step": 0}
-            progress(job.name, record["step"], job.training.steps)
-            stall.tell(record["step"])
+        rate, told = Rate(step()), begun
+        while not done.wait(LOOK_SECONDS):
+            reached = step()
+            progress(job.name, reached, job.training.steps)
+            stall.tell(reached)
+            now = rate.tell(reached)
+            if time.monotonic() - told >= FIGURES_SECONDS:
+                told = time.monotonic()
+                tell(reached, now)
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
@@ -130,6 +169,8 @@ def _watch(job: AnyJob, progress: Callable[[str, int, int], None], stall: Stall)
     finally:
         done.set()
         thread.join()
+        tell(step(), None)
+        publisher.end()
     # Also where training stopped early: its steps are done.
     progress(job.name, job.training.steps, job.training.steps)
 

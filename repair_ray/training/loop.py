@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -26,13 +27,26 @@ from torch.nn.parallel import DistributedDataParallel
 
 from repair_ray.data.store import ImageStore
 from repair_ray.engines.encoder import Preprocess, build_model, save_config, save_state
-from repair_ray.run import RunError, write_json
+from repair_ray.observing.meter import Meter
+from repair_ray.run import RunError, read_json, write_json
 from repair_ray.training.batches import BatchPlan
 from repair_ray.training.checkpoints import Checkpoints, seal
 from repair_ray.training.gather import total, world_size
 from repair_ray.training.items import read_items
-from repair_ray.training.job import POSITION, PROGRESS, STATE, WEIGHTS, AnyJob, Job, Progress, read_progress
+from repair_ray.training.job import (
+    POSITION,
+    PROGRESS,
+    STATE,
+    WEIGHTS,
+    WORKERS,
+    AnyJob,
+    Job,
+    Progress,
+    figures_of,
+    read_progress,
+)
 from repair_ray.training.loader import BatchLoader
+from repair_ray.training.pace import Pace
 from repair_ray.training.parameters import merged_state
 from repair_ray.training.trainer import StepReport, Trainer
 from repair_ray.training.validation import Validator
@@ -41,6 +55,7 @@ from repair_ray.training.validation import Validator
 def work(job: Job, state: Checkpoints) -> None:
     """Train as one worker of a Ray Train run, from its last checkpoint to the end."""
     context = ray.train.get_context()
+    meter = Meter(figures_of(job.folder) / WORKERS)
     torch.set_num_threads(job.training.cpus_per_worker)
     device = "cuda" if job.training.use_gpu else "cpu"
     if job.training.use_gpu:
@@ -78,8 +93,9 @@ def work(job: Job, state: Checkpoints) -> None:
         save_config(model, job.spec.model, Path(job.folder))
     validator = Validator(job.validation, store, preprocess, device) if job.validation and first else None
     with tempfile.TemporaryDirectory() as scratch:
-        Loop(job, trainer, loader, validator, Path(scratch), state).run()
+        Loop(job, trainer, loader, validator, Path(scratch), state, meter).run()
     loader.close()
+    meter.close()
 
 
 def wrapper(world_size: int) -> Callable[[nn.Module], nn.Module]:
@@ -127,10 +143,12 @@ class Loop:
         validator: Scores | None,
         scratch: Path,
         state: Checkpoints,
+        meter: Meter,
     ) -> None:
         self.job, self.trainer, self.loader, self.validator, self.scratch = job, trainer, loader, validator, scratch
-        self.state = state
+        self.state, self.meter = state, meter
         self.progress = Progress()
+        self.pace = Pace()
         self.first = ray.train.get_context().get_world_rank() == 0
         self._images = self._texts = 0
         self._report: StepReport | None = None
@@ -138,20 +156,39 @@ class Loop:
     def run(self) -> None:
         self._restore()
         config = self.job.training
+        self.meter.ready()
         while not self.progress.finished(config):
             step = self.progress.step
-            report = self.trainer.step(step, *self.loader.step(step))
+            report = self._step(step)
             self._images, self._texts = self._images + report.images, self._texts + report.texts
             self._report = report
             self.progress.step = step + 1
             if self.first and self.progress.step % 10 == 0:
-                write_json(Path(self.job.folder) / POSITION, {"step": self.progress.step})
+                self._tell()
             last = self.progress.step == config.steps
             validate = last or self.progress.step % config.validate_every == 0
             if validate:
                 self._validate()
             if validate or self.progress.step % config.checkpoint_every == 0:
                 self._checkpoint()
+        if self.first:
+            self._tell()
+
+    def _step(self, number: int) -> StepReport:
+        """One step, measured. On a GPU a step ends before its kernels do, which the copies of the next one wait for:
+        the mean over steps is right, a single one's seconds are not."""
+        begun = time.monotonic()
+        with self.meter.waiting():
+            batch = self.loader.step(number)
+        ready = time.monotonic()
+        with self.meter.batch():
+            report = self.trainer.step(number, *batch)
+            self.meter.count(rows_in=report.images + report.texts, rows_out=report.images + report.texts)
+        self.pace.add(number, ready - begun, time.monotonic() - ready)
+        return report
+
+    def _tell(self) -> None:
+        write_json(Path(self.job.folder) / POSITION, {"step": self.progress.step, "pace": self.pace.kept()})
 
     @property
     def _losses(self) -> dict[str, float]:
@@ -195,6 +232,8 @@ class Loop:
 
     def _restore(self) -> None:
         """Go on from the newest checkpoint that the first worker finds whole; the others take the same one."""
+        if self.first:
+            self.pace = Pace((read_json(Path(self.job.folder) / POSITION) or {}).get("pace"))
         with contextlib.ExitStack() as stack:
             found = stack.enter_context(self.state.newest()) if self.first else None
             chosen = broadcast_from_rank_zero(found[0] if found else None)

@@ -83,6 +83,10 @@ def test_products(config: TextConfig, undisturbed: dict[str, Any]) -> None:
     assert found["spearman"] == pytest.approx(best, abs=0.01)
     assert found["n"] == 20
     assert not (run.path("training") / "state").exists()
+    made = run.manifest("training") or {}
+    (workers,) = made["figures"]
+    assert workers["batches"] == sum(part["steps"] for part in made["training"]["pace"]["by_step"]) == STEPS
+    assert workers["rows_in"] == STEPS * 16 * 2
 
 
 def test_open_clip_loads_the_weights(config: TextConfig, undisturbed: dict[str, Any]) -> None:

@@ -1,20 +1,14 @@
 from __future__ import annotations
 
 import io
-import json
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 from rich.table import Table
 
-from repair_ray import tables
 from repair_ray.report import results
-from repair_ray.report.console import ProgressView, closing_tables, status_table
-from repair_ray.run import Recipe, Run
+from repair_ray.report.console import ProgressView, closing_tables
 
 
 def direction(r1: float) -> dict[str, Any]:
@@ -174,45 +168,6 @@ def test_rounds_are_numbered_when_there_are_several() -> None:
 )
 def test_durations(seconds: float, shown: str) -> None:
     assert results.duration(seconds) == shown
-
-
-def finished_images(folder: Path) -> Run:
-    run = Run(folder)
-    recipe = Recipe({})
-    assert not run.ready("data/images", recipe)
-    rows = [{"image_id": str(i), "split": "train", "group_id": str(i), "status": "ok"} for i in range(3)]
-    run.commit("data/images", recipe, tables.IMAGES, tables.to_table(rows, tables.IMAGES.schema), 61.0)
-    return run
-
-
-def test_status_shows_finished_half_made_and_next(tmp_path: Path) -> None:
-    run = finished_images(tmp_path / "small")
-    half = run.path("round-1/failures")
-    assert not run.ready("round-1/failures", Recipe({}, ("data/images",)))
-    begun = json.loads((half / "begun.json").read_text())
-    (half / "begun.json").write_text(json.dumps({**begun, "seconds": 4.5, "total": 10}))
-    rows = half / "half-made" / "rows"
-    rows.mkdir(parents=True)
-    pq.write_table(pa.table({"x": [1, 2, 3]}), rows / "a.parquet")
-    pq.write_table(pa.table({"x": [1]}), rows / "b.parquet")
-    (rows / "c.parquet").write_bytes(b"PAR1 cut off")
-    text = printed(status_table(run))
-    assert lines_with(text, "data/images", "finished", "3", "1 min 01 s")
-    assert lines_with(text, "round-1/failures", "half-made", "4 of 10", "4.5 s")
-    assert "Next: round-1/failures goes on where it stopped" in text
-
-
-def test_status_says_what_comes_next(tmp_path: Path) -> None:
-    assert "nothing is finished yet" in printed(status_table(Run(tmp_path / "none")))
-    run = finished_images(tmp_path / "small")
-    assert "Next: data/captions" in printed(status_table(run))
-    assert not run.ready("base/training", Recipe({}))
-    run.clock("base/training").keep(steps=60, total=150)
-    text = printed(status_table(run))
-    assert lines_with(text, "base/training", "half-made", "60 of 150") and "Next: base/training goes on" in text
-    (run.path("base/training") / "begun.json").unlink()
-    (run.folder / "summary.json").write_text("{}")
-    assert "Nothing is left to do" in printed(status_table(run))
 
 
 def test_progress_without_a_terminal_prints_starts_and_ends_once() -> None:

@@ -11,8 +11,10 @@ import ray.train.torch
 import torch
 
 from repair_ray.engines.encoder import Preprocess, build_model, save_config
+from repair_ray.observing.meter import Meter
 from repair_ray.run import Run
 from repair_ray.training.checkpoints import Checkpoints
+from repair_ray.training.job import WORKERS, figures_of
 from repair_ray.training.loop import Loop, wrapper
 from repair_ray.training.texts.batches import TextLoader, TextPlan, text_set, usable
 from repair_ray.training.texts.job import TextJob
@@ -23,6 +25,7 @@ from repair_ray.training.texts.validation import StsValidator
 def work(job: TextJob, state: Checkpoints) -> None:
     """Train as one worker of a Ray Train run, from its last checkpoint to the end."""
     context = ray.train.get_context()
+    meter = Meter(figures_of(job.folder) / WORKERS)
     rank, size = context.get_world_rank(), context.get_world_size()
     torch.set_num_threads(job.training.cpus_per_worker)
     device = "cuda" if job.training.use_gpu else "cpu"
@@ -41,7 +44,8 @@ def work(job: TextJob, state: Checkpoints) -> None:
         validator = _validator(job, preprocess, device)
     with tempfile.TemporaryDirectory() as scratch:
         loader = TextLoader(plan, texts.texts, preprocess, rank, size)
-        Loop(job, trainer, loader, validator, Path(scratch), state).run()
+        Loop(job, trainer, loader, validator, Path(scratch), state, meter).run()
+    meter.close()
 
 
 def _validator(job: TextJob, preprocess: Preprocess, device: str) -> StsValidator | None:
