@@ -19,6 +19,7 @@ from repair_ray.cli_errors import errors, guarded
 from repair_ray.cli_evaluate import app as evaluate_app
 from repair_ray.cli_export import app as export_app
 from repair_ray.cli_multimatch import app as multimatch_app
+from repair_ray.cli_review import app as review_app
 from repair_ray.cli_san import app as san_app
 from repair_ray.cli_text import app as text_app
 from repair_ray.config import Config, load_config
@@ -34,6 +35,7 @@ app = typer.Typer(
 app.add_typer(evaluate_app, name="evaluate")
 app.add_typer(data_app, name="data")
 app.add_typer(export_app, name="export")
+app.add_typer(review_app)
 app.add_typer(san_app)
 app.add_typer(text_app, name="text")
 app.add_typer(multimatch_app, name="multimatch")

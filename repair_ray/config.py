@@ -26,6 +26,7 @@ from repair_ray.sections.language import (
 from repair_ray.sections.multimatch import ExpertConfig, MultimatchConfig
 from repair_ray.sections.objective import ObjectiveConfig, Placement
 from repair_ray.sections.pools import ClusterConfig, FaultConfig, NodeGroupConfig, PoolConfig
+from repair_ray.sections.review import CRITERIA, Criterion, ReviewConfig
 from repair_ray.sections.rounds import BudgetConfig, RoundsConfig, ZeroShotConfig
 from repair_ray.sections.synthesis import (
     CONTROLS,
@@ -52,10 +53,12 @@ __all__ = [
     "AuditConfig",
     "BudgetConfig",
     "CONTROLS",
+    "CRITERIA",
     "ClusterConfig",
     "Config",
     "ConfigError",
     "Control",
+    "Criterion",
     "DataConfig",
     "DiffusionConfig",
     "EditConfig",
@@ -76,6 +79,7 @@ __all__ = [
     "PoolConfig",
     "PriceConfig",
     "RetrieverConfig",
+    "ReviewConfig",
     "RoundsConfig",
     "Section",
     "SelectionConfig",
@@ -151,6 +155,7 @@ class Config(Section):
     teacher: TeacherConfig | None = None
     training: TrainingConfig = TrainingConfig()
     rounds: RoundsConfig = RoundsConfig()
+    review: ReviewConfig = ReviewConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     multimatch: MultimatchConfig | None = Field(None, description="for `repair-ray multimatch build`")
     pool: PoolConfig = PoolConfig()
@@ -204,6 +209,11 @@ class Config(Section):
             raise ValueError(
                 f"mining.folds={self.mining.folds} trains a retriever for each fold from the base, which later rounds "
                 "have left behind: set mining.folds=0, or rounds=1"
+            )
+        if self.audit.examples and (self.audit.language or self.language).backend == "heuristic":
+            raise ValueError(
+                f"audit.examples={self.audit.examples}: the heuristic backend reads no prompt; set it to 0, or "
+                "language.backend to one that asks a model"
             )
         for key, training in (("training", self.training), ("base", self.base)):
             if training is not None:

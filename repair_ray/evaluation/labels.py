@@ -144,12 +144,25 @@ def draw(verdicts: Sequence[Row], n: int, seed: int) -> list[str]:
     Each judgement of each direction comes in proportion, and at least once: shares over the sample are, but for
     that, shares over all failures, and so they are over the first rows of a sheet that nobody finished.
     """
+    return draw_strata(
+        ((row[FAILURE_ID], (row["direction"], row["judgement"] or NO_VERDICT)) for row in verdicts), n, seed
+    )
+
+
+def draw_strata(items: Iterable[tuple[str, tuple[str, str]]], n: int, seed: int) -> list[str]:
+    """`n` of the items (or all, where there are fewer), in a shuffled order, the same for a seed, whatever their order.
+
+    Each stratum comes in proportion to its size, and at least once while `n` allows it.
+
+    Args:
+        items: ids with their strata.
+    """
     rng = random.Random(seed)
     strata: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for row in sorted(verdicts, key=lambda row: row[FAILURE_ID]):
-        strata[row["direction"], row["judgement"] or NO_VERDICT].append(row[FAILURE_ID])
+    for item, stratum in sorted(items):
+        strata[stratum].append(item)
     counts = _in_proportion({key: len(strata[key]) for key in sorted(strata)}, n)
-    drawn = [failure for key, count in counts.items() for failure in rng.sample(strata[key], count)]
+    drawn = [item for key, count in counts.items() for item in rng.sample(strata[key], count)]
     rng.shuffle(drawn)
     return drawn
 

@@ -132,7 +132,12 @@ def _round(made: dict[str, Any], number: int) -> Row:
             if types
         ],
         "accepted": [(results.DIRECTIONS.get(d, d), n) for d, n in (edits.get("accepted") or {}).items()],
-        "rejected": bars(edits.get("rejected") or {}),
+        "rejected": bars(
+            {
+                **(edits.get("rejected") or {}),
+                **{f"refused in review: {criterion}": n for criterion, n in (edits.get("refused") or {}).items()},
+            }
+        ),
         "truth": list(results.truth_measures(made)),
     }
 

@@ -49,6 +49,47 @@ def _preference(repair: Row) -> tuple[bool, float, str]:
     return repair["kind"] != tables.EDITED, -gain, repair["failure_id"]
 
 
+class EditGrids:
+    """The grid of each accepted edit of a product: its anchor pair, the edit, and a repair of the other direction."""
+
+    def __init__(self, run: Run, edits: str, data: DataRows, pictures: Pictures) -> None:
+        self._rows = {row["failure_id"]: row for row in _accepted(run, edits).to_pylist()}
+        self._data, self._pictures = data, pictures
+        self._owners = data.owners()
+        self._by_candidate: dict[str, list[Row]] = defaultdict(list)
+        for row in self._rows.values():
+            self._by_candidate[row["candidate_id"]].append(row)
+
+    def of(self, failure: str) -> Row:
+        """`rows`, `columns` and `cells` as those of `repair_grids`; `subject`: the place of the edit among both.
+
+        The repair of the other direction is the one that `repair_grids` would show; none where the anchor has none.
+        """
+        row = self._rows[failure]
+        anchor = self._anchor(row)
+        anchor.repairs[row["direction"]] = [row]
+        grid = _grid(anchor, {}, self._data, self._pictures)
+        # An edited caption stands among the columns, an edited picture among the rows.
+        side, subject = ("columns", 1) if row["direction"] == "i2t" else ("rows", 2)
+        for place, role in ((0, "false positive"), (subject, "correction")):
+            grid[side][place]["role"] = f"{role}, {grid[side][place]['role']}"
+        return {**grid, "subject": subject}
+
+    def _anchor(self, row: Row) -> _Anchor:
+        if row["direction"] == "i2t":
+            image = self._owners[row["candidate_id"]]
+            anchor = _Anchor(image, row["candidate_id"])
+            anchor.repairs["t2i"] = self._by_candidate[image]
+            return anchor
+        image = row["candidate_id"]
+        captions = [caption["caption_id"] for caption in self._data.captions_of([image])[image]]
+        around = [other for caption in captions for other in self._by_candidate.get(caption, [])]
+        best = min(around, key=_preference, default=None)
+        anchor = _Anchor(image, best["candidate_id"] if best else None)
+        anchor.repairs["i2t"] = [best] if best else []
+        return anchor
+
+
 def repair_grids(
     run: Run, edits: str, failures: str, data: DataRows, pictures: Pictures, limit: int = EXAMPLES
 ) -> list[Row]:

@@ -24,24 +24,25 @@ Row = dict[str, Any]
 
 
 class Pictures:
-    """Thumbnails by reference, at most `EDGE` pixels wide and high; each is read once."""
+    """Thumbnails by reference, at most `EDGE` pixels wide and high where nothing else is asked; each is read once."""
 
     def __init__(self, run: Run, data: DataConfig) -> None:
         self._store = image_store(run.folder, data)
         self._made: dict[tuple[Any, ...], Row] = {}
 
-    def of(self, row: Row, alt: str) -> Row:
+    def of(self, row: Row, alt: str, edge: int = EDGE) -> Row:
         """`src` (a data URI), `alt` and `problem` for a row with `uri`, `offset` and `length`.
 
         A picture that cannot be read has no `src`, and a `problem` that says why: a report outlives its pictures.
         """
         reference = (row["uri"], row["offset"], row["length"])
-        if reference not in self._made:
+        key = (*reference, edge)
+        if key not in self._made:
             try:
-                self._made[reference] = {"src": data_uri(self._store.rgb(*reference)), "problem": None}
+                self._made[key] = {"src": data_uri(self._store.rgb(*reference), edge), "problem": None}
             except ImageProblem as problem:
-                self._made[reference] = {"src": None, "problem": problem.reason.replace("_", " ")}
-        return {**self._made[reference], "alt": alt}
+                self._made[key] = {"src": None, "problem": problem.reason.replace("_", " ")}
+        return {**self._made[key], "alt": alt}
 
     def small(self, row: Row) -> str | None:
         """A smaller `src` for long lists; None for a picture that cannot be read."""

@@ -84,6 +84,56 @@ class Annotations:
         self.close()
 
 
+class Annotators:
+    """Who labels in a folder: the named ones, or anybody, each file opened when it is first needed."""
+
+    def __init__(self, folder: Path, allowed: Sequence[str], names: Sequence[str] = ()) -> None:
+        """`names`: those who may label; anybody where there are none. Raises `RunError` as `Annotations`."""
+        self._folder, self._allowed = folder, tuple(allowed)
+        self._named = tuple(dict.fromkeys(check_annotator(name) for name in names))
+        self._open: dict[str, Annotations] = {}
+        self._opening = threading.Lock()
+        try:
+            for name in self._named:
+                self.of(name)
+        except RunError:
+            self.close()
+            raise
+
+    @property
+    def anybody(self) -> bool:
+        """Whether others than the named ones may label."""
+        return not self._named
+
+    @property
+    def names(self) -> list[str]:
+        """Those who may label; where anybody may, those who have."""
+        return list(self._named) or sorted({*self._open, *read_all(self._folder, self._allowed)})
+
+    def of(self, name: str) -> Annotations:
+        """The annotations of one; KeyError for somebody who may not label, `RunError` as `Annotations`."""
+        if self._named and name not in self._named:
+            raise KeyError(name)
+        with self._opening:
+            if name not in self._open:
+                self._open[name] = Annotations(self._folder, name, self._allowed)
+            return self._open[name]
+
+    def others(self, name: str) -> dict[str, dict[str, str]]:
+        """`{annotator: {item: label}}` of all the others, as it is on the disk."""
+        return {other: own for other, own in read_all(self._folder, self._allowed).items() if other != name}
+
+    def close(self) -> None:
+        for own in self._open.values():
+            own.close()
+
+    def __enter__(self) -> Annotators:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 def read_annotations(path: Path, allowed: Sequence[str]) -> dict[str, str]:
     """The label of each item in a file of annotations; nothing where there is no file.
 

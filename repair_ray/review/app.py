@@ -1,13 +1,13 @@
 """The review page: FastAPI, for people at this machine alone.
 
-It answers requests whose `Host` is this machine and, where a browser says whose page asks, its own page's. Pictures go
-out by an item's id, decoded and encoded again, never by a path. All that it writes are lines of annotations.
+Pictures go out by an item's id, decoded and encoded again, never by a path. All that it writes are lines of
+annotations.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,24 +16,14 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp
 
 from repair_ray.data.images import ImageProblem
 from repair_ray.review.annotations import Annotations
+from repair_ray.review.fence import fenced
 from repair_ray.review.task import ReviewTask
 
 HERE = Path(__file__).parent
-HOSTS = ["127.0.0.1", "localhost"]
-HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; img-src 'self'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
 
 
 class Said(BaseModel):
@@ -45,28 +35,18 @@ class Said(BaseModel):
     label: Annotated[str, Field(max_length=32)]
 
 
-def create_app(task: ReviewTask, annotators: Mapping[str, Annotations]) -> FastAPI:
-    """The page of a task, for each annotator at `/as/<name>`.
+def create_app(task: ReviewTask, annotators: Mapping[str, Annotations], token: str) -> ASGIApp:
+    """The page of a task behind the fence, for each annotator at `/<token>/as/<name>`.
 
     Args:
         annotators: where each one's labels go; these stay open as long as the page is served.
     """
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS, www_redirect=False)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
     pages = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE / "templates"), autoescape=True, undefined=jinja2.StrictUndefined
     )
     places = {item: place for place, item in enumerate(task.items)}
-
-    @app.middleware("http")
-    async def from_own_page(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        origin = request.headers.get("origin")
-        if origin is not None and origin != f"{request.url.scheme}://{request.headers.get('host')}":
-            return Response("this page takes no requests of other pages", status_code=403)
-        response = await answer(request)
-        response.headers.update(HEADERS)
-        return response
 
     def of(annotator: str) -> Annotations:
         if annotator not in annotators:
@@ -77,13 +57,15 @@ def create_app(task: ReviewTask, annotators: Mapping[str, Annotations]) -> FastA
         return {"done": sum(item in places for item in own.labels), "total": len(places)}
 
     @app.get("/", response_class=HTMLResponse)
-    def names() -> str:
-        return pages.get_template("names.html.j2").render(names=list(annotators))
+    def names(request: Request) -> str:
+        base = request.scope["root_path"]
+        return pages.get_template("names.html.j2").render(names=list(annotators), base=base)
 
     @app.get("/as/{annotator}", response_class=HTMLResponse)
-    def page(annotator: str) -> str:
+    def page(annotator: str, request: Request) -> str:
         of(annotator)
-        return pages.get_template("review.html.j2").render(annotator=annotator, task=task)
+        base = request.scope["root_path"]
+        return pages.get_template("review.html.j2").render(annotator=annotator, task=task, base=base)
 
     @app.get("/as/{annotator}/items")
     def item(annotator: str, at: int | None = None) -> dict[str, Any]:
@@ -128,4 +110,4 @@ def create_app(task: ReviewTask, annotators: Mapping[str, Annotations]) -> FastA
         image.save(buffer, "PNG")
         return Response(buffer.getvalue(), media_type="image/png")
 
-    return app
+    return fenced(app, token)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from repair_ray.finetune import Retriever, check_retriever, finetune, named_retr
 from repair_ray.measuring.benchmarks import zeroshot
 from repair_ray.measuring.retrievers import Named
 from repair_ray.observing.heartbeat import Heartbeat
+from repair_ray.repair_review.refusals import Refusals
 from repair_ray.rounds.ending import Ended, Measured, ending
 from repair_ray.rounds.one import Round
 from repair_ray.rounds.spending import spent
@@ -117,7 +119,13 @@ class Rounds:
 
     def _round(self, retriever: Retriever, start: Retriever, number: int) -> Round:
         own = self.config.of_round(number)
-        return Round(self.run_, self.config, self.progress, retriever, start, own, round_place(number), number)
+        place = round_place(number)
+        return Round(self.run_, self.config, self.progress, retriever, start, own, self._refusals, place, number)
+
+    @cached_property
+    def _refusals(self) -> Refusals:
+        """What people have said of edits, once for all that this process makes."""
+        return Refusals.read(self.run_, self.config.review)
 
     def _measured(self, number: int, retriever: Retriever) -> Measured:
         """What a round has come to, on data that is not the evaluation's."""
@@ -157,7 +165,7 @@ class Rounds:
         """One control beside the first round, from the same base: the round with other settings."""
         config, place = self.config.control(control), f"controls/{control}"
         if control != EQUAL_COMPUTE:
-            made = Round(self.run_, self.config, self.progress, base, base, config, place)
+            made = Round(self.run_, self.config, self.progress, base, base, config, self._refusals, place)
             edits = made.synthesise()
             if edits is not None:
                 made.check_repaired(edits)
@@ -173,7 +181,8 @@ class Rounds:
         parents = self.run_.parents(f"{place}/training")
         if parents is not None and parents != {IMAGES, CAPTIONS, *base.parents, *trained}:
             self.run_.redo(f"{place}/training")
-        Round(self.run_, self.config, self.progress, base, base, same, place).train(None, measure=tuple(trained))
+        made = Round(self.run_, self.config, self.progress, base, base, same, self._refusals, place)
+        made.train(None, measure=tuple(trained))
 
     def _training_images(self) -> int:
         rows = self.run_.read(IMAGES, ["split", "status"]).to_pylist()

@@ -13,8 +13,10 @@ from repair_ray import tables
 from repair_ray.config import Config, ObjectiveConfig, Strategy
 from repair_ray.engines.retriever import named_spec, weights_identity
 from repair_ray.finetune import PLAIN, Retriever, finetune, named_retriever
+from repair_ray.repair_review.examples import make_examples
+from repair_ray.repair_review.refusals import Refusals
 from repair_ray.run import CAPTIONS, IMAGES, Run, RunError
-from repair_ray.stages.audit import audit
+from repair_ray.stages.audit import audit, examples_product
 from repair_ray.stages.edit import edit
 from repair_ray.stages.embed import embed
 from repair_ray.stages.evaluate import evaluate
@@ -35,7 +37,7 @@ class Round:
     """A round of a run, or a control beside its first one.
 
     `whole`: the run's config, `config`: this one's, which differs for a control. `place`: its folder. It mines with
-    `retriever` and trains from `start`.
+    `retriever` and trains from `start`, without what is refused.
     """
 
     run_: Run
@@ -44,6 +46,7 @@ class Round:
     retriever: Retriever
     start: Retriever
     config: Config
+    refusals: Refusals
     place: str = ROUND
     number: int = 1
 
@@ -69,7 +72,7 @@ class Round:
         worked = [Worked(f"{place}/verdicts", f"{place}/edits") for place in earlier.values()]
         mine(run, config, failures, f"{self.home}/embeddings", earlier=worked, progress=self.progress)
         if earlier:
-            edits = {number: f"{place}/edits" for number, place in earlier.items()}
+            edits = {number: self.refusals.settle(run, made) for number, made in self._earlier_edits.items()}
             weight, depth = self.whole.rounds.fixed_weight, config.mining.k
             recheck(run, self._repairs, edits, failures, fixed_weight=weight, depth=depth)
         return failures
@@ -93,7 +96,10 @@ class Round:
             random = self._shared("random_failures", (*OF_FAILURES, "strategy"))
             random_failures(run, config, random, failures)
             failures, verdicts = random, self._shared("random_verdicts", (*OF_VERDICTS, "strategy"))
-        audit(run, config, verdicts, failures, self.progress)
+        examples = None
+        if config.audit.examples and self._earlier_edits:
+            examples = make_examples(run, config, examples_product(verdicts), self._earlier_edits)
+        audit(run, config, verdicts, failures, self.progress, examples)
         if strategy == "mined":
             paired_edits(run, config, edits, failures, verdicts)
         else:
@@ -102,8 +108,16 @@ class Round:
         return edits
 
     def train(self, edits: str | None, measure: tuple[str, ...] = ()) -> Retriever:
-        """Train and evaluate with the edits and those of earlier rounds; `measure`: what its length was taken from."""
+        """Train and evaluate with the edits and those of earlier rounds; `measure`: what its length was taken from.
+
+        Raises:
+            RunError: people have refused all of them.
+        """
         run, config = self.run_, self.config
+        if edits is not None:
+            made, edits = edits, self.refusals.settle(run, edits, f"{self.place}/training")
+            if edits != made:
+                self.check_repaired(edits)
         if config.objective.taught:
             self._teach()
         repaired = finetune(
@@ -132,6 +146,10 @@ class Round:
             manifest = self.run_.manifest(edits) or {}
             tried = f"none of {manifest['rows']} failures gave a pair to train on"
             raise RunError(f"{edits}: {tried} ({_reasons(manifest)})")
+
+    @property
+    def _earlier_edits(self) -> dict[int, str]:
+        return {number: f"{round_place(number)}/edits" for number in range(1, self.number)}
 
     @property
     def _repairs(self) -> str:

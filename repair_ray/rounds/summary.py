@@ -15,6 +15,7 @@ from repair_ray import tables
 from repair_ray.config import Config
 from repair_ray.evaluation.compare import QueryError, changes
 from repair_ray.evaluation.truth import read_truth
+from repair_ray.repair_review.refusals import reviewed_product
 from repair_ray.rounds.ending import Ended
 from repair_ray.rounds.spending import language_usage, spent
 from repair_ray.run import Run, read_json
@@ -86,6 +87,7 @@ def _round(run: Run, number: int) -> dict[str, Any]:
         "edits": {
             "accepted": _by_direction(row for row in edits if row["status"] == tables.OK),
             "rejected": dict(Counter(row["reason"] for row in edits if row["status"] != tables.OK)),
+            "refused": (run.manifest(reviewed_product(f"{place}/edits")) or {}).get("refused", {}),
         },
         "corrected": _corrected(run, place),
         "truth": read_truth(run, place),

@@ -98,6 +98,13 @@ class LanguageConfig(Section):
 
 
 class AuditConfig(Section):
-    """Who audits, where that is another model than `language`."""
+    """Who audits, where that is another model than `language`, and what the judge is shown first."""
 
     language: LanguageConfig | None = None
+    examples: int = Field(
+        0,
+        ge=0,
+        le=32,
+        description="edits of earlier rounds that people have reviewed, put before each question as examples; those "
+        "there are when a round is first audited",
+    )

@@ -18,10 +18,11 @@ from repair_ray import tables
 from repair_ray.config import Config, LanguageConfig
 from repair_ray.engines.answers import AnswerStore
 from repair_ray.engines.tasks import task
+from repair_ray.engines.tasks.examples import Example
 from repair_ray.run import Recipe, Run
 from repair_ray.stages.graph import Operator, Progress, Step, run_graph
 from repair_ray.stages.pools import key_of
-from repair_ray.stages.questions import Asked, question_id, recipe_of
+from repair_ray.stages.questions import Asked, example_of, question_id, recipe_of
 from repair_ray.stages.rows import Row
 
 ANSWERS = "answers"
@@ -36,6 +37,7 @@ def ask(
     task_of: Callable[[Row], str | None],
     parents: tuple[str, ...],
     *,
+    examples: str | None = None,
     progress: Progress,
 ) -> tuple[str, ...]:
     """Have the questions of a stage answered: makes `<product>_answers`, and returns its name as a further parent.
@@ -46,6 +48,7 @@ def ask(
     Args:
         product: the stage that will read the answers.
         cases: its `CASES`; `task_of` says which task is asked about one, None: none.
+        examples: the `examples` product that is put before each question; one of the parents.
 
     Raises:
         RunError: more questions without an answer than `faults.max_error_rate` allows.
@@ -56,7 +59,8 @@ def ask(
     recipe = Recipe({"language": recipe_of(language)}, parents)
     if run.ready(answers, recipe):
         return (answers,)
-    questions = {row["question_id"]: row for row in _questions(cases(), language, task_of)}
+    shown = _examples(run, examples)
+    questions = {row["question_id"]: row for row in _questions(cases(), language, task_of, shown)}
     for name in sorted({row["task"] for row in questions.values()}):
         # An engine may die of a schema that it cannot follow: it is checked before any engine starts.
         jsonschema.Draft202012Validator.check_schema(task(name).schema)
@@ -66,7 +70,11 @@ def ask(
         run.commit(answers, recipe, tables.ANSWERS, _stored(store, questions), 0.0)
         return (answers,)
     asked = Asked(
-        str(run.folder), config.data.model_dump(mode="json"), language.model_dump(mode="json"), str(store.folder)
+        str(run.folder),
+        config.data.model_dump(mode="json"),
+        language.model_dump(mode="json"),
+        str(store.folder),
+        tuple(shown),
     )
     run_graph(
         run,
@@ -89,13 +97,14 @@ def with_answers(
     answers: tuple[str, ...],
     cases: pa.Table,
     task_of: Callable[[Row], str | None],
+    examples: str | None = None,
 ) -> pa.Table:
     """`CASES` with the answers that `ask` had made for them; as they are where nobody was asked."""
     if not answers:
         return cases
     found = {row["question_id"]: row for row in run.read(answers[0]).to_pylist()}
-    rows = cases.to_pylist()
-    asked = {row["failure_id"]: row["question_id"] for row in _questions(cases, language, task_of)}
+    rows, shown = cases.to_pylist(), _examples(run, examples)
+    asked = {row["failure_id"]: row["question_id"] for row in _questions(cases, language, task_of, shown)}
     for row in rows:
         answer = found.get(asked.get(row["failure_id"], ""))
         if answer is not None:
@@ -104,13 +113,20 @@ def with_answers(
     return tables.to_table(rows, tables.CASES)
 
 
-def _questions(cases: pa.Table, language: LanguageConfig, task_of: Callable[[Row], str | None]) -> list[Row]:
-    rows = []
+def _examples(run: Run, product: str | None) -> list[Row]:
+    return [] if product is None else list(run.read(product).to_pylist())
+
+
+def _questions(
+    cases: pa.Table, language: LanguageConfig, task_of: Callable[[Row], str | None], shown: list[Row]
+) -> list[Row]:
+    rows: list[Row] = []
+    examples: list[Example] = [example_of(row) for row in shown]
     for row in cases.to_pylist():
         name = task_of(row)
         if name is not None:
             asked = {**row, "task": name}
-            rows.append({**asked, "question_id": question_id(asked, language)})
+            rows.append({**asked, "question_id": question_id(asked, language, examples)})
     return rows
 
 

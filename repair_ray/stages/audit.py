@@ -53,15 +53,17 @@ class AuditFailures(RowStage):
         }
 
 
-def audit(run: Run, config: Config, product: str, failures: str, progress: Progress = quiet) -> None:
-    """Make a `verdicts` table: one row a failure."""
+def audit(
+    run: Run, config: Config, product: str, failures: str, progress: Progress = quiet, examples: str | None = None
+) -> None:
+    """Make a `verdicts` table: one row a failure; `examples`: the product that the judge is shown first."""
 
     @cache
     def cases() -> pa.Table:
         table = run.read(failures)
         return make_cases(run, table.filter(pc.equal(table["status"], tables.OK)).to_pylist(), config.mining.split)
 
-    judge(run, config, product, cases, AUDIT, (failures,), progress)
+    judge(run, config, product, cases, AUDIT, (failures,), progress, examples)
 
 
 def judge(
@@ -72,10 +74,14 @@ def judge(
     question: str,
     parents: tuple[str, ...],
     progress: Progress,
+    examples: str | None = None,
 ) -> None:
     """Make a `verdicts` table of `CASES`, with the task `question`, whose answers are those of the audit."""
     language = judge_of(config)
-    asked = ask(run, config, language, product, cases, lambda _: question, parents, progress=progress)
+    parents = (*parents, *([examples] if examples else ()))
+    asked = ask(
+        run, config, language, product, cases, lambda _: question, parents, examples=examples, progress=progress
+    )
     run_graph(
         run,
         product,
@@ -89,7 +95,7 @@ def judge(
                 *cpu_pool(config),
             )
         ],
-        lambda: with_answers(run, language, asked, cases(), lambda _: question),
+        lambda: with_answers(run, language, asked, cases(), lambda _: question, examples),
         faults=config.faults,
         cluster=config.cluster,
         progress=progress,
@@ -99,6 +105,17 @@ def judge(
 def judge_of(config: Config) -> LanguageConfig:
     """Who audits."""
     return config.audit.language or config.language
+
+
+def examples_product(verdicts: str) -> str:
+    """The product of the examples that the judge is shown for these verdicts, where it is shown any."""
+    return f"{verdicts}_examples"
+
+
+def shown_examples(run: Run, verdicts: str) -> str | None:
+    """The examples that finished verdicts were made with; None where they were made without."""
+    product = examples_product(verdicts)
+    return product if product in (run.parents(verdicts) or ()) else None
 
 
 def verdicts_recipe(language: LanguageConfig, parents: tuple[str, ...], asked: tuple[str, ...]) -> Recipe:

@@ -16,7 +16,7 @@ from repair_ray.config import Config
 from repair_ray.engines.recorded import AUDIT_SWAPPED
 from repair_ray.evaluation.agreement import DIRECTIONS, agreement, flips
 from repair_ray.run import Run, RunError
-from repair_ray.stages.audit import judge, judge_of, verdicts_recipe
+from repair_ray.stages.audit import judge, judge_of, shown_examples, verdicts_recipe
 from repair_ray.stages.cases import make_cases
 from repair_ray.stages.graph import Progress, quiet
 
@@ -52,7 +52,8 @@ def consistency(
     if run.manifest(answers) is None:
         raise RunError(f"{verdicts} in {run.folder} come from no model, and the config's judge is {language.model}")
     # Refuses verdicts of another model, or of other settings, and names them.
-    run.ready(verdicts, verdicts_recipe(language, (failures,), (answers,)))
+    examples = shown_examples(run, verdicts)
+    run.ready(verdicts, verdicts_recipe(language, (failures, *([examples] if examples else ())), (answers,)))
     columns = ["failure_id", "direction", "judgement"]
     first = {row["failure_id"]: row for row in run.read(verdicts, columns).to_pylist() if row["judgement"]}
     chosen = set(random.Random(seed).sample(sorted(first), min(n, len(first))))
@@ -66,7 +67,7 @@ def consistency(
 
     # What is asked follows from the parents and from the name, so that it needs no other settings.
     product = f"consistency/{n}-{seed}/{verdicts}"
-    judge(run, config, product, cases, AUDIT_SWAPPED, (failures, verdicts), progress)
+    judge(run, config, product, cases, AUDIT_SWAPPED, (failures, verdicts), progress, examples)
     pairs = [
         (row["direction"], first[row["failure_id"]]["judgement"], row["judgement"])
         for row in run.read(product, columns).to_pylist()

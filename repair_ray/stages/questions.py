@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,18 +18,23 @@ from repair_ray.engines.language import LanguageBackend
 from repair_ray.engines.recorded import RecordedLanguage
 from repair_ray.engines.registry import language_backend
 from repair_ray.engines.tasks import AnswerError, Limits, Prompt, task
-from repair_ray.stages.cases import language_case
+from repair_ray.engines.tasks.examples import Example, with_examples
+from repair_ray.stages.cases import language_case, mismatches_of
 from repair_ray.stages.rows import Row
 
 
 @dataclass(frozen=True)
 class Asked:
-    """How questions are put to a model: plain values, which travel to the workers."""
+    """How questions are put to a model: plain values, which travel to the workers.
+
+    `examples`: rows of an `examples` table, which come before each question.
+    """
 
     folder: str
     data: dict[str, Any]
     language: dict[str, Any]
     answers: str
+    examples: tuple[Row, ...] = ()
 
     @cached_property
     def config(self) -> LanguageConfig:
@@ -40,7 +46,7 @@ class Asked:
 
     def prompt(self, row: Row) -> Prompt:
         """The messages of a question."""
-        return task(row["task"]).prompt(language_case(row), self.config.view, self.limits)
+        return with_examples(task(row["task"]).prompt(language_case(row), self.config.view, self.limits), self._shown)
 
     def pictures(self, row: Row, prompt: Prompt) -> list[Image.Image]:
         """The pictures of a question: upright RGB, as the encoder sees them, within `language.image_px`.
@@ -60,6 +66,10 @@ class Asked:
         task(row["task"]).read(text, language_case(row), self.limits)
 
     @cached_property
+    def _shown(self) -> tuple[Example, ...]:
+        return tuple(example_of(row) for row in self.examples)
+
+    @cached_property
     def _store(self) -> ImageStore:
         return image_store(self.folder, DataConfig.model_validate(self.data))
 
@@ -69,10 +79,18 @@ def limits_of(language: LanguageConfig) -> Limits:
     return Limits(language.max_changes, language.drafts, language.min_confidence)
 
 
-def question_id(row: Row, language: LanguageConfig) -> str:
-    """What makes two questions the same: model, prompt, schema, sampling, and what is shown, to the pixel."""
+def example_of(row: Row) -> Example:
+    """A row of an `examples` table as the language tasks take it."""
+    return Example(language_case(row), row["judgement"], mismatches_of(row))
+
+
+def question_id(row: Row, language: LanguageConfig, examples: Sequence[Example] = ()) -> str:
+    """What makes two questions the same: model, prompt, schema, sampling, and what is shown, to the pixel.
+
+    `examples` come before the question, as a part of the prompt.
+    """
     asked = task(row["task"])
-    prompt = asked.prompt(language_case(row), language.view, limits_of(language))
+    prompt = with_examples(asked.prompt(language_case(row), language.view, limits_of(language)), examples)
     sampling = (language.temperature, language.top_p, language.max_tokens, language.seed)
     model = (language.model, language.engine.lora, language.engine.template, language.endpoint.form)
     pictures = [row[f"{role}_pixels"] for role in prompt.images]

@@ -80,7 +80,7 @@ def training_set(
     captions (section 3) and paraphrases.
 
     Args:
-        edits: `edits` and `repairs` products; repairs of weight 0 are left out.
+        edits: `edits`, `reviewed` and `repairs` products; repairs of weight 0 are left out.
         paired_fallback: failures without an accepted edit bring the query's own counterpart, for anchors that have no
             repair in that direction; without it those rows and columns of a grid are masked.
         leave_out: images to leave out, for cross-fitting.
@@ -119,7 +119,7 @@ def _corrected(builder: _Builder, rows: list[dict[str, Any]], paired_fallback: b
         if row["kind"] in (tables.NEGATIVE, tables.PARAPHRASE):
             continue
         accepted = row["status"] == tables.OK
-        if not accepted and (not paired_fallback or row["status"] == tables.ERROR):
+        if not accepted and (not paired_fallback or row["status"] in (tables.ERROR, tables.REFUSED)):
             continue
         edited = accepted and row["kind"] != tables.PAIRED
         make = _caption_pair if row["direction"] == "i2t" else _image_pair

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from repair_ray.tables.base import STATUS
+from repair_ray.tables.base import MISMATCH, STATUS
 from repair_ray.tables.base import Table as Table
+from repair_ray.tables.review import EXAMPLES as EXAMPLES
+from repair_ray.tables.review import REVIEW_SAMPLE as REVIEW_SAMPLE
 from repair_ray.tables.texts import SENTENCE_PAIRS as SENTENCE_PAIRS
 from repair_ray.tables.texts import TEXTS as TEXTS
 from repair_ray.tables.words import CAPTIONED as CAPTIONED
@@ -20,6 +22,8 @@ from repair_ray.tables.words import PROTOTYPES as PROTOTYPES
 OK = "ok"
 ERROR = "error"
 REJECTED = "rejected"
+# By people: training leaves such an edit out, its failure too.
+REFUSED = "refused"
 NO_FAILURE = "no_failure"
 
 IMAGE = "image"
@@ -38,7 +42,6 @@ _IMAGE_REF = [
 ]
 
 
-_MISMATCH = pa.struct([("type", pa.string()), ("query", pa.string()), ("candidate", pa.string())])
 _RANKED = pa.struct([("item_id", pa.string()), ("score", pa.float32()), ("right", pa.bool_())])
 _CANDIDATE = pa.struct(
     [
@@ -153,7 +156,7 @@ VERDICTS = Table(
             pa.field("failure_id", pa.string(), nullable=False),
             pa.field("direction", pa.string(), nullable=False),
             pa.field("judgement", pa.string()),
-            pa.field("mismatches", pa.list_(_MISMATCH)),
+            pa.field("mismatches", pa.list_(MISMATCH)),
             pa.field("confidence", pa.float32()),
             pa.field("judge", pa.string()),
             pa.field("explanation", pa.string()),
@@ -202,6 +205,9 @@ REPAIRS = replace(
         ]
     ),
 )
+
+# Edits as people have left them: those that they refused have another status, and say why.
+REVIEWED = replace(EDITS, name="reviewed")
 
 # The edits of strategies that make several negatives of each caption of a picture, counted by picture.
 NEGATIVES = replace(EDITS, id_column="query_id")
@@ -288,7 +294,7 @@ CASES = pa.schema(
         ("query_pixels", pa.string()),
         ("candidate_pixels", pa.string()),
         ("judgement", pa.string()),
-        ("mismatches", pa.list_(_MISMATCH)),
+        ("mismatches", pa.list_(MISMATCH)),
         # A model's answer to the stage's question, where a model was asked.
         ("question_id", pa.string()),
         ("answer", pa.string()),

@@ -8,6 +8,9 @@ import pyarrow as pa
 
 STATUS = [pa.field("status", pa.string(), nullable=False), pa.field("reason", pa.string())]
 
+# One thing that is wrong: its type, what the query says, what the candidate has.
+MISMATCH = pa.struct([("type", pa.string()), ("query", pa.string()), ("candidate", pa.string())])
+
 
 def required(*names: str) -> list[pa.Field]:
     """Columns of texts that are never null."""

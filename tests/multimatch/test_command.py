@@ -96,7 +96,7 @@ def test_the_page_is_served_here_alone_and_keeps_each_label(labelled: Path) -> N
         try:
             assert server.stdout is not None
             lines = [server.stdout.readline() for _ in range(2)]
-            places = dict(re.findall(r"(\w+): (http://127\.0\.0\.1:\d+/as/\w+)", "".join(lines)))
+            places = dict(re.findall(r"(\w+): (http://127\.0\.0\.1:\d+/[\w-]{43}/as/\w+)", "".join(lines)))
             assert set(places) == {"anna", "ben"}, lines
             for name, label in (("anna", "yes"), ("ben", "no")):
                 item = fetch(f"{places[name]}/items")["item"]

@@ -50,7 +50,7 @@ def page(tmp_path: Path) -> Iterator[TestClient]:
 
 def client(folder: Path, stack: ExitStack) -> TestClient:
     own = {name: stack.enter_context(Annotations(folder, name, ("yes", "no", "unsure"))) for name in ("anna", "ben")}
-    return TestClient(create_app(Colours(), own), base_url="http://127.0.0.1:8000")
+    return TestClient(create_app(Colours(), own, "token"), base_url="http://127.0.0.1:8000/token")
 
 
 def say(page: TestClient, annotator: str, item: str, label: str) -> dict[str, Any]:

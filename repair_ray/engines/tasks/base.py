@@ -49,9 +49,8 @@ class Task(ABC, Generic[R]):
 
     def prompt(self, case: Case, view: View, limits: Limits) -> Prompt:
         """The messages for one case."""
-        template = _templates().get_template(f"{self.name}.j2")
         values = {"case": case, "view": view, "limits": limits, **self.values(case, limits)}
-        system, user = (self._block(template, block, values) for block in ("system", "user"))
+        system, user = (render(self.name, block, values) for block in ("system", "user"))
         return Prompt(system, user, self.images(case) if view == "images" else ())
 
     def images(self, case: Case) -> tuple[Role, ...]:
@@ -86,10 +85,12 @@ class Task(ABC, Generic[R]):
         parts = [*sources, json.dumps(self.schema, sort_keys=True)]
         return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:8]
 
-    @staticmethod
-    def _block(template: jinja2.Template, name: str, values: dict[str, Any]) -> str:
-        text = "".join(template.blocks[name](template.new_context(values)))
-        return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+def render(name: str, block: str, values: dict[str, Any]) -> str:
+    """A block of a template, without space at the ends of its lines."""
+    template = _templates().get_template(f"{name}.j2")
+    text = "".join(template.blocks[block](template.new_context(values)))
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
 def _quoted(value: Any) -> str:

@@ -1,7 +1,7 @@
 "use strict";
 
 const main = document.getElementById("review");
-const base = "/as/" + encodeURIComponent(main.dataset.annotator);
+const base = main.dataset.base;
 const part = (name) => document.getElementById(name);
 const buttons = [...document.querySelectorAll("button")];
 let current = null;
