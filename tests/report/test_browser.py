@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from repair_ray.report.html import write_report
+from tests.browsing import violations
 from tests.report.evaluated_run import evaluated_summary, make_evaluated
 from tests.report.test_html_report import DATA, make_run, summary
 
@@ -29,12 +30,6 @@ def other_address(tmp_path_factory: pytest.TempPathFactory) -> str:
 def hits(page: Any) -> list[str]:
     """The first caption of each card."""
     return [card.locator("ul > li > span[dir]").first.inner_text() for card in page.locator("#search-hits > li").all()]
-
-
-def violations(page: Any) -> list[str]:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
-    found = axe.Axe().run(page).response
-    return [f"{rule['id']}: {node['html'][:200]}" for rule in found["violations"] for node in rule["nodes"]]
 
 
 def test_words_find_captions_and_pictures(page: Any, address: str) -> None:
