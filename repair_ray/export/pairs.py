@@ -21,6 +21,7 @@ from repair_ray.config import Config
 from repair_ray.data.text import text_key
 from repair_ray.export.makers import Maker, maker_of
 from repair_ray.run import CAPTIONS, IMAGES, Run, RunError
+from repair_ray.stages.products import reviewed_product
 
 SHOWN = 5
 
@@ -93,13 +94,15 @@ class HardPair:
 
 
 def hard_pairs(run: Run, config: Config, place: str) -> list[HardPair]:
-    """The accepted edits of a round with both sides of each, in the order of their ids.
+    """The accepted edits of a round with both sides of each, in the order of their ids, without those that training
+    has left out because people refused them.
 
     Raises:
         RunError: the round has no edits, or none was accepted; says why.
     """
     product = f"{place}/edits"
-    edits = run.read(product)
+    reviewed = reviewed_product(product)
+    edits = run.read(reviewed if run.manifest(reviewed) is not None else product)
     accepted = edits.filter(pc.equal(edits["status"], tables.OK)).sort_by("failure_id").to_pylist()
     if not accepted:
         raise RunError(f"{product} in {run.folder}: nothing to export, {_why(run, product)}")

@@ -10,11 +10,7 @@ from repair_ray.config import Criterion, ReviewConfig
 from repair_ray.evaluation.votes import NO, decide
 from repair_ray.repair_review.edits import Answers, Row, accepted_edits, read_answers
 from repair_ray.run import Recipe, Run
-
-
-def reviewed_product(edits: str) -> str:
-    """The product that holds edits as people have left them."""
-    return f"{edits}_reviewed"
+from repair_ray.stages.products import reviewed_product
 
 
 class Refusals:

@@ -6,6 +6,7 @@ was cut by a crash is left out.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -53,9 +54,9 @@ class Annotations:
             ) from None
         self._found = read_annotations(self._path, self._allowed)
         self._writing = threading.Lock()
-        self._file = self._path.open("ab")
-        if self._path.stat().st_size and not _ends_with_newline(self._path):
-            self._file.write(b"\n")  # after a line that a crash has cut
+        self._file = self._path.open("ab", buffering=0)
+        # After a line that a crash, or a full disk, has cut, the next begins on a line of its own.
+        self._cut = self._path.stat().st_size > 0 and not _ends_with_newline(self._path)
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -63,14 +64,23 @@ class Annotations:
         return self._found
 
     def put(self, item: str, label: str) -> None:
-        """Keep a label; it is on the disk when this returns. Raises ValueError for an unknown label."""
+        """Keep a label; it is on the disk when this returns.
+
+        Raises:
+            ValueError: an unknown label. OSError: it cannot be written; the item has the label that it had.
+        """
         if label not in self._allowed:
             raise ValueError(f"unknown label {label!r}; allowed are {', '.join(self._allowed)}")
         line = {"item": item, "label": label, "at": round(time.time(), 3)}
+        data = (json.dumps(line) + "\n").encode()
         with self._writing:
-            self._file.write((json.dumps(line) + "\n").encode())
-            self._file.flush()
+            if self._cut:
+                data = b"\n" + data
+            self._cut = True
+            if self._file.write(data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
             os.fsync(self._file.fileno())
+            self._cut = False
             self._found[item] = label
 
     def close(self) -> None:

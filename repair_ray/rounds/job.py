@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +55,10 @@ def run_config(config: Config, *, redo: list[str] | None = None, progress: Progr
             read_class_folders(Path(config.rounds.zeroshot.classes))
         for stage in redo or []:
             run.redo(stage)
+        # What people say while the run works is heard when it goes on the next time.
+        refusals = Refusals.read(run, config.review)
         start_ray()
-        summary = Rounds(run, config, progress).run()
+        summary = Rounds(run, config, progress, refusals).run()
         write_json(run.folder / "summary.json", summary)
         return summary
 
@@ -69,6 +70,7 @@ class Rounds:
     run_: Run
     config: Config
     progress: Progress
+    refusals: Refusals
 
     def run(self) -> dict[str, Any]:
         config = self.config
@@ -120,12 +122,7 @@ class Rounds:
     def _round(self, retriever: Retriever, start: Retriever, number: int) -> Round:
         own = self.config.of_round(number)
         place = round_place(number)
-        return Round(self.run_, self.config, self.progress, retriever, start, own, self._refusals, place, number)
-
-    @cached_property
-    def _refusals(self) -> Refusals:
-        """What people have said of edits, once for all that this process makes."""
-        return Refusals.read(self.run_, self.config.review)
+        return Round(self.run_, self.config, self.progress, retriever, start, own, self.refusals, place, number)
 
     def _measured(self, number: int, retriever: Retriever) -> Measured:
         """What a round has come to, on data that is not the evaluation's."""
@@ -165,7 +162,7 @@ class Rounds:
         """One control beside the first round, from the same base: the round with other settings."""
         config, place = self.config.control(control), f"controls/{control}"
         if control != EQUAL_COMPUTE:
-            made = Round(self.run_, self.config, self.progress, base, base, config, self._refusals, place)
+            made = Round(self.run_, self.config, self.progress, base, base, config, self.refusals, place)
             edits = made.synthesise()
             if edits is not None:
                 made.check_repaired(edits)
@@ -181,7 +178,7 @@ class Rounds:
         parents = self.run_.parents(f"{place}/training")
         if parents is not None and parents != {IMAGES, CAPTIONS, *base.parents, *trained}:
             self.run_.redo(f"{place}/training")
-        made = Round(self.run_, self.config, self.progress, base, base, same, self._refusals, place)
+        made = Round(self.run_, self.config, self.progress, base, base, same, self.refusals, place)
         made.train(None, measure=tuple(trained))
 
     def _training_images(self) -> int:

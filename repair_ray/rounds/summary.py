@@ -15,13 +15,12 @@ from repair_ray import tables
 from repair_ray.config import Config
 from repair_ray.evaluation.compare import QueryError, changes
 from repair_ray.evaluation.truth import read_truth
-from repair_ray.repair_review.refusals import reviewed_product
 from repair_ray.rounds.ending import Ended
 from repair_ray.rounds.spending import language_usage, spent
 from repair_ray.run import Run, read_json
 from repair_ray.stages.evaluate import read_ranks
 from repair_ray.stages.mine import BEYOND, KNOWN
-from repair_ray.stages.products import round_place
+from repair_ray.stages.products import reviewed_product, round_place
 
 PACKAGES = ("repair_ray", "ray", "torch", "open_clip_torch", "faiss-cpu", "pyarrow")
 

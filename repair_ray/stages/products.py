@@ -22,6 +22,11 @@ def round_place(number: int) -> str:
     return f"round-{number}"
 
 
+def reviewed_product(edits: str) -> str:
+    """The product that holds edits as people have left them, where they refused some."""
+    return f"{edits}_reviewed"
+
+
 def rounds_made(run: Run) -> list[int]:
     """The numbers of the rounds that are finished, to their metrics, in order."""
     found = (re.fullmatch(r"round-(\d+)", path.name) for path in run.folder.glob("round-*"))

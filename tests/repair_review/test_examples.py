@@ -110,7 +110,7 @@ def test_verdicts_are_made_from_them(made: Made) -> None:
     )
     assert not run.ready("round-2/verdicts", with_them)
     assert shown_examples(run, "round-2/verdicts") == PRODUCT
-    with pytest.raises(RunError, match="round-2/verdicts in .* was made with other settings"):
+    with pytest.raises(RunError, match=r"round-2/verdicts in .* was made with other settings"):
         run.ready("round-2/verdicts", without)
 
 

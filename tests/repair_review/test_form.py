@@ -62,7 +62,7 @@ def place_of(run: Run, config: Config, failure: str) -> int:
 
 def test_an_edited_caption_before_and_after(made: Made, web: TestClient) -> None:
     text = web.get(f"/as/anna/at/{place_of(*made, 'f0')}").text
-    # Query A says A2 first, for it is the ground truth; the false positive is "a green dot", made "a red\tdot, not green".
+    # A2 comes first, for it is the ground truth. The false positive "a green dot" was made "a red\tdot, not green".
     assert '<span class="said" dir="auto">one dot, in red</span>' in text
     assert '<span class="said" dir="auto">a green <del>dot</del> </span>' in text
     assert '<span class="said" dir="auto">a <ins>red dot, not</ins> green </span>' in text

@@ -9,6 +9,7 @@ import pytest
 
 from repair_ray import tables
 from repair_ray.config import Config, ConfigError, ReviewConfig, parse_config
+from repair_ray.export.pairs import hard_pairs
 from repair_ray.repair_review.refusals import Refusals
 from repair_ray.run import Recipe, Run
 from repair_ray.synthesis.training_set import training_set
@@ -96,6 +97,15 @@ def test_training_has_neither_the_edit_nor_its_failure(answered: Run) -> None:
     assert pairs(settle(answered, exclude="any")) == {("i2t", False): 6, ("t2i", False): 1, ("i2t", True): 1}
     texts = training_set(answered, ("train",), (REVIEWED,))[0].texts
     assert texts.count("a red\tdot, not green") == 5
+
+
+def test_exports_are_without_them(answered: Run, made: Made) -> None:
+    def exported() -> set[str]:
+        return {pair.pair_id for pair in hard_pairs(answered, made[1], "round-1")}
+
+    everything = exported()
+    settle(answered, exclude="any")
+    assert everything - exported() == {"f0", "f1", "f3", "f5"}
 
 
 def test_what_depends_on_it_is_made_anew_and_nothing_else(made: Made) -> None:

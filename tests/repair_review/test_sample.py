@@ -92,5 +92,5 @@ def test_edits_made_anew_are_other_items(made: Made) -> None:
     assert {row["item_id"] for row in sample_of(run, 1)} >= {item_of(run, "f0")}
     # Somebody who writes tables by hand.
     run.commit("round-1/edits", Recipe({"model": "a third"}), tables.EDITS, table, 0.0)
-    with pytest.raises(RunError, match="is a sample of edits that were made anew since: remove .*review/round-1"):
+    with pytest.raises(RunError, match=r"is a sample of edits that were made anew since: remove .*review/round-1"):
         sample_of(run, 1)

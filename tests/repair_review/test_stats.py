@@ -100,7 +100,7 @@ def test_only_the_sample_counts(made: Made) -> None:
 def test_nobody_has_answered(made: Made) -> None:
     run, _ = made
     for number in (None, 1):
-        with pytest.raises(RunError, match="nobody has reviewed an edit of .* yet: repair-ray review"):
+        with pytest.raises(RunError, match=r"nobody has reviewed an edit of .* yet: repair-ray review"):
             stats_of(run, number)
     (run.path("review/answers")).mkdir(parents=True)
     (run.path("review/answers") / "anna.jsonl").write_text('{"item": "x/valid", "label": "perhaps"}\n')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,22 @@ def test_two_annotators_at_once_and_one_only_once(tmp_path: Path) -> None:
         with pytest.raises(RunError, match="somebody labels as anna already"):
             Annotations(tmp_path, "anna", WORDS)
     assert read_all(tmp_path, WORDS) == {"anna": {"p": "yes"}, "ben": {"p": "no"}}
+
+
+def test_a_disk_that_is_full_costs_the_label_that_did_not_fit(tmp_path: Path) -> None:
+    with Annotations(tmp_path, "anna", WORDS) as own:
+        own.put("p", "yes")
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "anna.jsonl").stat().st_size + 10, hard))
+        try:
+            for _ in range(2):
+                with pytest.raises(OSError):
+                    own.put("p", "no")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert own.labels == {"p": "yes"}
+        own.put("q", "unsure")
+    assert read_all(tmp_path, WORDS) == {"anna": {"p": "yes", "q": "unsure"}}
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".anna", "-a", "ann a", "x" * 65, "ä"])
