@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from repair_ray import tables
@@ -41,17 +40,13 @@ def accepted_edits(run: Run, edits: str) -> dict[str, Row]:
     with other settings or by another model, says nothing of the new one.
     """
     fingerprint = (run.manifest(edits) or {}).get("fingerprint")
-    table = run.read(edits)
-    accepted = pc.and_(pc.equal(table["status"], tables.OK), pc.equal(table["kind"], tables.EDITED))
+    columns = [name for name in tables.EDITS.schema.names if name != "candidates"]
+    accepted = (pc.field("status") == tables.OK) & (pc.field("kind") == tables.EDITED)
     found = {}
-    for row in _ordered(table.filter(accepted)):
+    for row in run.read(edits, columns, accepted).sort_by("failure_id").to_pylist():
         content = (row["text"], row["uri"], row["offset"], row["length"])
         found[tables.row_id(fingerprint, row["failure_id"], *content)] = row
     return found
-
-
-def _ordered(table: pa.Table) -> list[Row]:
-    return list(table.sort_by("failure_id").to_pylist())
 
 
 def judged_of(run: Run, edits: str) -> tuple[str, str]:

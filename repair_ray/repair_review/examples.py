@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -31,15 +32,24 @@ def make_examples(run: Run, config: Config, product: str, earlier: Mapping[int, 
     Args:
         earlier: the `edits` product of each earlier round, by its number.
     """
-    n = config.audit.examples
-    recipe = Recipe({"audit": {"examples": n}}, tuple(earlier.values()))
-    if run.ready(product, recipe):
+    n, parents = config.audit.examples, tuple(earlier.values())
+    made = run.manifest(product)
+    if made is not None:
+        run.ready(product, _recipe(n, made["recipe"]["settings"]["shown"], parents))
         return product
     start = time.monotonic()
     rows = [row for edits in earlier.values() for row in _judged(run, config, edits)]
     table = tables.to_table(_in_turns(rows)[:n], tables.EXAMPLES.schema)
+    recipe = _recipe(n, tables.row_id(json.dumps(table.to_pylist(), sort_keys=True)), parents)
+    if run.parents(product) is not None:
+        run.redo(product)  # half-made, maybe of what people had said before
+    run.ready(product, recipe)
     run.commit(product, recipe, tables.EXAMPLES, table, time.monotonic() - start, of=len(rows))
     return product
+
+
+def _recipe(n: int, shown: str, parents: tuple[str, ...]) -> Recipe:
+    return Recipe({"audit": {"examples": n}, "shown": shown}, parents)
 
 
 def _judged(run: Run, config: Config, edits: str) -> list[Row]:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Protocol
 
 import jinja2
 from fastapi import FastAPI, HTTPException, Request
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, Field
@@ -102,13 +102,15 @@ def create_form(task: FormTask, annotators: Annotators, token: str, *, everythin
     names = [question.name for question in task.questions]
     known = set(task.items)
 
+    @app.exception_handler(RunError)
+    def cannot(_: Request, error: Exception) -> JSONResponse:
+        return JSONResponse({"detail": str(error)}, 409)
+
     def of(annotator: str) -> Annotations:
         try:
             return annotators.of(annotator)
         except KeyError:
             raise HTTPException(404, "nobody answers under this name here") from None
-        except RunError as error:
-            raise HTTPException(409, str(error)) from None
 
     def whole(own: Annotations) -> list[bool]:
         """Whether all questions about each item have an answer."""

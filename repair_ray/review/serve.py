@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,15 +63,13 @@ def serve_form(
         _listen(create_form(task, own, token, everything=everything), token, annotators, port, tell)
 
 
-class _needed:
+@contextmanager
+def _needed() -> Iterator[None]:
     """Says how to install what the pages need."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, ModuleNotFoundError):
-            raise RunError(f"the review page needs {error.name}: pip install repair_ray[review]") from None
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise RunError(f"the review page needs {error.name}: pip install repair_ray[review]") from None
 
 
 def _listen(app: ASGIApp, token: str, annotators: Sequence[str], port: int, tell: Tell) -> None:

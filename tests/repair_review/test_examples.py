@@ -12,7 +12,7 @@ from repair_ray.engines.language import Case, Mismatch
 from repair_ray.engines.tasks import Limits, task
 from repair_ray.engines.tasks.examples import Example, with_examples
 from repair_ray.repair_review.examples import make_examples
-from repair_ray.run import Run, RunError
+from repair_ray.run import Recipe, Run, RunError
 from repair_ray.stages.audit import shown_examples, verdicts_recipe
 from repair_ray.stages.cases import make_cases
 from repair_ray.stages.questions import Asked, example_of, question_id
@@ -71,7 +71,13 @@ def test_they_hold_once_the_audit_has_begun(made: Made) -> None:
     assert examples(run, config, 4) == []
     with pytest.raises(RunError, match=r"audit.examples was 4, is now 2.*--redo round-2/verdicts_examples"):
         examples(run, config, 2)
+    empty = (run.manifest(PRODUCT) or {})["fingerprint"]
     run.redo(PRODUCT)
+    assert len(examples(run, config, 4)) == 1
+    assert (run.manifest(PRODUCT) or {})["fingerprint"] != empty
+    # One that a crash has left half-made, of other answers.
+    (run.path(PRODUCT) / "manifest.json").unlink()
+    run.ready(PRODUCT, Recipe({"audit": {"examples": 4}, "shown": "other"}, ("round-1/edits",)))
     assert len(examples(run, config, 4)) == 1
 
 

@@ -247,6 +247,17 @@ def test_anybody_joins_by_a_name_that_is_no_path(made: Made) -> None:
     assert outside == {"review"}
 
 
+def test_answers_of_others_that_cannot_be_read(made: Made) -> None:
+    run, _ = made
+    run.path(ANSWERS).mkdir(parents=True)
+    (run.path(ANSWERS) / "cyd.jsonl").write_text('{"item": "x/valid", "label": "perhaps"}\n')
+    with ExitStack() as stack:
+        web = client(made, stack, everything=True)
+        for path in ("/", "/as/anna/at/1", "/as/cyd"):
+            told = web.get(path)
+            assert told.status_code == 409 and "cyd.jsonl, line 1: unknown label 'perhaps'" in told.json()["detail"]
+
+
 def test_two_servers_for_one_annotator(made: Made) -> None:
     with ExitStack() as stack:
         client(made, stack, "anna")
