@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from repair_ray.config import FaultConfig
+from repair_ray.observing.figures import Watched
 from repair_ray.run import Clock
 from repair_ray.scheduling.stall import Stall
-from repair_ray.stages.graph import _Watch
+from repair_ray.stages.watch import Watch
 
 
 def test_input_rows_count_and_not_what_each_fans_out_to(tmp_path: Path) -> None:
@@ -21,7 +22,10 @@ def test_input_rows_count_and_not_what_each_fans_out_to(tmp_path: Path) -> None:
     seen: list[int] = []
     stall = Stall("failures", [], FaultConfig())
     clock = Clock(tmp_path / "t")
-    with _Watch(tmp_path, "query_id", "failures", 9, lambda name, done, total: seen.append(done), clock, stall):
+    figures = tmp_path / "figures"
+    watched = Watched.read(figures, [])
+    tell = lambda name, done, total: seen.append(done)  # noqa: E731
+    with Watch(tmp_path, "query_id", "failures", 9, tell, clock, stall, figures, watched):
         deadline = time.monotonic() + 20
         while len(seen) < 2 and time.monotonic() < deadline:
             time.sleep(0.05)
