@@ -80,5 +80,6 @@ def test_a_cluster_that_does_not_answer_is_told(caplog: pytest.LogCaptureFixture
         raise ConnectionError
 
     stall = Stall("round-1/edits", [], FaultConfig(stall_seconds=1), look=lost, clock=clock)
-    turn(stall, clock, 1)
+    with caplog.at_level(logging.WARNING):
+        turn(stall, clock, 1)
     assert caplog.messages == ["round-1/edits: no row was finished for 1 s, and Ray does not say why (ConnectionError)"]

@@ -20,7 +20,7 @@ MIB = 2**20
 def plan(folder: Path, images: int, captions: int, pool: dict[str, Any] | None = None, **mining: Any) -> list[Any]:
     write_json(folder / FACTS, {"rows": {"image": images, "caption": captions}, "width": 256})
     config: Config = parse_config({"data": {"path": "x"}, "pool": pool or {}, "mining": mining})
-    return _steps(config, Files(folder))
+    return _steps(config, Files(folder), None)
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_committed_whole_or_piece_by_piece_is_the_same(tmp_path: Path, monkeypat
     found = sorted_pieces(scatter(table, tmp_path / "rows", 5), tables.FAILURES, tmp_path / "sorting")
     pieces.commit_pieces("f", recipe, tables.FAILURES, found, lambda: 1.0)
     assert pieces.read("f").equals(whole.read("f"))
-    manifests = [dict(run.manifest("f") or {}, finished=0) for run in (whole, pieces)]
+    manifests = [dict(run.manifest("f") or {}, started=0, finished=0) for run in (whole, pieces)]
     assert manifests[0] == manifests[1]
 
 
