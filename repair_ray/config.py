@@ -6,15 +6,14 @@ any work starts, with the key's full name.
 
 from __future__ import annotations
 
-import difflib
 import re
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, get_args
 
-import yaml
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from repair_ray.sections.base import Section, Seed, Split
+from repair_ray.plugins import JUDGES, STRATEGIES, load
+from repair_ray.sections.base import PLUGIN_SETTINGS, PluginSettings, Section, Seed, Split, Strategy, settings_of
 from repair_ray.sections.data import DataConfig, WorldConfig
 from repair_ray.sections.language import (
     AuditConfig,
@@ -24,8 +23,9 @@ from repair_ray.sections.language import (
     PriceConfig,
 )
 from repair_ray.sections.multimatch import ExpertConfig, MultimatchConfig
-from repair_ray.sections.objective import ObjectiveConfig, Placement
+from repair_ray.sections.objective import ObjectiveConfig, Placement, PluggedTermConfig
 from repair_ray.sections.pools import ClusterConfig, FaultConfig, NodeGroupConfig, PoolConfig
+from repair_ray.sections.reading import ConfigError, explain, load_section, merged, parse_section
 from repair_ray.sections.review import CRITERIA, Criterion, ReviewConfig
 from repair_ray.sections.rounds import BudgetConfig, RoundsConfig, ZeroShotConfig
 from repair_ray.sections.synthesis import (
@@ -36,7 +36,6 @@ from repair_ray.sections.synthesis import (
     MiningConfig,
     NegativesConfig,
     SelectionConfig,
-    Strategy,
 )
 from repair_ray.sections.text import StsConfig, TextConfig, TextObjectiveConfig, TextsConfig, TextTrainingConfig
 from repair_ray.sections.training import (
@@ -76,6 +75,7 @@ __all__ = [
     "ObjectiveConfig",
     "OptimisationConfig",
     "Placement",
+    "PluggedTermConfig",
     "PoolConfig",
     "PriceConfig",
     "RetrieverConfig",
@@ -116,16 +116,18 @@ PRESETS: dict[str, dict[str, Any]] = {
 # The strategies whose next round finds failures that the last one has not seen.
 MINING: tuple[Strategy, ...] = ("repair", "mined")
 # The sections that a variant may change: what comes before them is shared by all controls.
-VARIED = ("strategy", "mining", "language", "audit", "edit", "selection", "negatives", "objective", "training")
-
-# A plain value of these sections is short for this key of theirs.
-SHORT = {"rounds": "number"}
-
-S = TypeVar("S", bound=Section)
-
-
-class ConfigError(Exception):
-    """A setting is wrong. The message names the key, the value, and what is allowed."""
+VARIED = (
+    "strategy",
+    "mining",
+    "language",
+    "audit",
+    "edit",
+    "selection",
+    "negatives",
+    "objective",
+    "training",
+    "strategy_settings",
+)
 
 
 class Config(Section):
@@ -134,7 +136,14 @@ class Config(Section):
     name: str = Field("run", pattern=NAME)
     output: str = Field("runs", description="folder that holds run directories")
     seed: Seed = 0
-    strategy: Strategy = "repair"
+    strategy: Strategy = Field(
+        "repair",
+        description="who makes hard pairs: repair, mined, error_agnostic, negclip, san, paraphrase, triplet, vanilla "
+        "(nobody), or the name of a strategy that another package adds",
+    )
+    strategy_settings: Annotated[PluginSettings, AfterValidator(settings_of(STRATEGIES, "strategy"))] = Field(
+        description="what a strategy of another package is given", **PLUGIN_SETTINGS
+    )
     controls: tuple[Control, ...] = Field(
         ("vanilla_equal_compute",), description="a list, or all (that differ from the round itself), or none"
     )
@@ -200,7 +209,7 @@ class Config(Section):
             )
         if self.edit.image_editor == "scene" and self.data.world is None:
             raise ValueError("edit.image_editor=scene edits the demo's scenes only; set edit.image_editor=none")
-        if self.rounds.number > 1 and self.strategy not in MINING:
+        if self.rounds.number > 1 and self.strategy not in MINING and self.works_on != "failures":
             raise ValueError(
                 f"rounds.number={self.rounds.number}: strategy={self.strategy} works on no new failures in a second "
                 f"round; strategies that do: {', '.join(MINING)}"
@@ -222,13 +231,14 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _objective_has_its_data(self) -> Config:
-        objective, makes_negatives = self.objective, self.strategy in ("negclip", "san", "triplet")
+        objective = self.objective
+        makes_negatives = self.strategy in ("negclip", "san", "triplet") or self.works_on == "captions"
         if objective.fine_grained is None and makes_negatives:
             raise ValueError(f"strategy={self.strategy} writes negative captions: set objective.fine_grained=true")
         if objective.fine_grained is not None and not makes_negatives:
             raise ValueError(
                 f"objective.fine_grained needs negative captions, and strategy={self.strategy} writes none: "
-                "set strategy to negclip, san or triplet"
+                "set strategy to negclip, san or triplet, or to another that works on captions"
             )
         if self.strategy == "triplet" and self.edit.image_editor == "none":
             raise ValueError("strategy=triplet edits pictures: set edit.image_editor")
@@ -256,6 +266,24 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _judges_do_what_is_asked(self) -> Config:
+        editing = self.edit.language or self.language
+        for strategies, methods in (
+            (("repair", "error_agnostic", "triplet"), ("instruct", "edit_caption")),
+            (("paraphrase",), ("paraphrase",)),
+        ):
+            if self.strategy not in strategies or editing.asks or editing.backend in JUDGES.builtin:
+                continue
+            lacking = [name for name in methods if not hasattr(load(JUDGES, editing.backend), name)]
+            if lacking:
+                key = "edit.language" if self.edit.language else "language"
+                raise ValueError(
+                    f"{key}.backend={editing.backend} has no {' and no '.join(lacking)}, which strategy="
+                    f"{self.strategy} needs: name it as audit.language.backend, and another as {key}.backend"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _variants_are_configs(self) -> Config:
         for name, changes in self.variants.items():
             if not re.fullmatch(NAME, name) or name in CONTROLS:
@@ -270,7 +298,7 @@ class Config(Section):
                 self.control(name)
             except ValidationError as error:
                 raise ValueError(
-                    "; ".join(f"variants.{name}: {_explain(problem, Config)}" for problem in error.errors())
+                    "; ".join(f"variants.{name}: {explain(problem, Config)}" for problem in error.errors())
                 ) from None
         return self
 
@@ -289,7 +317,7 @@ class Config(Section):
                 self.of_round(number)
             except ValidationError as error:
                 raise ValueError(
-                    "; ".join(f"{key}: {_explain(problem, Config)}" for problem in error.errors())
+                    "; ".join(f"{key}: {explain(problem, Config)}" for problem in error.errors())
                 ) from None
         return self
 
@@ -301,19 +329,25 @@ class Config(Section):
     def control(self, name: str) -> Config:
         """The config of a control: the round's own with other settings, and without controls."""
         changes = PRESETS[name] if name in PRESETS else self.variants[name]
-        return Config.model_validate(
-            _merged({**self.model_dump(), "controls": [], "variants": {}, "rounds": {}}, changes)
-        )
+        whole = {**self.model_dump(), "controls": [], "variants": {}, "rounds": {}}
+        if changes.get("strategy", self.strategy) != self.strategy:
+            whole.pop("strategy_settings", None)  # of the other strategy
+        return Config.model_validate(merged(whole, changes))
 
     def of_round(self, number: int) -> Config:
         """The settings of a round: the run's, with what `rounds.changes` says of it and of earlier rounds."""
         changes: dict[str, Any] = {}
         for first, later in sorted(self.rounds.changes.items()):
-            changes = _merged(changes, later if first <= number else {})
+            changes = merged(changes, later if first <= number else {})
         if not changes:
             return self
         whole = {**self.model_dump(), "controls": [], "variants": {}, "rounds": {}}
-        return Config.model_validate(_merged(whole, changes))
+        return Config.model_validate(merged(whole, changes))
+
+    @property
+    def works_on(self) -> str | None:
+        """What a strategy of another package works on, `failures` or `captions`; None for those that are built in."""
+        return None if self.strategy in STRATEGIES.builtin else str(load(STRATEGIES, self.strategy).works_on)
 
     @property
     def trained_splits(self) -> tuple[str, ...]:
@@ -330,107 +364,6 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> Config:
     return load_section(Config, path, overrides)
 
 
-def load_section(kind: type[S], path: str | Path, overrides: list[str] | None = None) -> S:
-    """Read a YAML file and apply `key=value` overrides (`training.lr=1e-4`; values are YAML).
-
-    Raises:
-        ConfigError: the file is missing or no mapping, an override is malformed, or a setting is wrong.
-    """
-    path = Path(path)
-    try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"no config file at {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the config {path}: {error}") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not YAML: {error}") from None
-    if not isinstance(tree, dict):
-        raise ConfigError(f"{path} must hold a mapping of settings, not {type(tree).__name__}")
-    for override in overrides or []:
-        _apply(tree, override)
-    return parse_section(kind, tree, source=str(path))
-
-
 def parse_config(tree: dict[str, Any], source: str = "config") -> Config:
     """Validate a nested mapping as the config of a run; raises `ConfigError` that lists every wrong key."""
     return parse_section(Config, tree, source)
-
-
-def parse_section(kind: type[S], tree: dict[str, Any], source: str = "config") -> S:
-    """Validate a nested mapping; raises `ConfigError` that lists every wrong key."""
-    try:
-        return kind.model_validate(tree)
-    except ValidationError as error:
-        lines = [_explain(problem, kind) for problem in error.errors()]
-        raise ConfigError(f"{source}: " + "; ".join(lines)) from None
-
-
-def _apply(tree: dict[str, Any], override: str) -> None:
-    key, separator, text = override.partition("=")
-    if not separator or not key:
-        raise ConfigError(f"override {override!r} is not of the form key=value")
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"override {override!r}: the value is not YAML: {error}") from None
-    if isinstance(value, str):
-        value = _number(value)
-    *parents, leaf = key.split(".")
-    if key in SHORT and not isinstance(value, dict | None):
-        parents, leaf = [key], SHORT[key]
-    node = tree
-    for parent in parents:
-        child = node.setdefault(parent, {})
-        if parent in SHORT and node is tree and not isinstance(child, dict | None):
-            child = {SHORT[parent]: child}
-        node[parent] = child = {} if child is None else child
-        if not isinstance(child, dict):
-            raise ConfigError(f"override {override!r}: {parent} is a value, not a section")
-        node = child
-    node[leaf] = value
-
-
-def _merged(tree: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """The tree with changes, section by section; a value that is no section takes the old one's place."""
-    merged = dict(tree)
-    for key, value in changes.items():
-        old = merged.get(key)
-        merged[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-    return merged
-
-
-def _number(text: str) -> str | float:
-    # YAML 1.1 reads 1e-4 as text, which nobody who types training.lr=1e-4 means.
-    try:
-        return float(text) if "e" in text.lower() else text
-    except ValueError:
-        return text
-
-
-def _explain(problem: Any, kind: type[BaseModel]) -> str:
-    location = [str(part) for part in problem["loc"]]
-    key = ".".join(location) or "config"
-    if problem["type"] == "extra_forbidden":
-        known = _keys_at(location[:-1], kind)
-        close = difflib.get_close_matches(location[-1], known, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else f"; known keys here: {', '.join(known)}"
-        return f"unknown key {key!r}{hint}"
-    message = problem["msg"].removeprefix("Value error, ")
-    if problem["type"] == "value_error":
-        # Most name their key; those of a section that stands in several places cannot.
-        return message if not location or location[-1] in message else f"{key}: {message}"
-    return f"{key}={problem.get('input')!r}: {message[0].lower()}{message[1:]}"
-
-
-def _keys_at(location: list[str], model: type[BaseModel]) -> list[str]:
-    for part in location:
-        if part.isdecimal():  # a place in a list of sections
-            continue
-        field = model.model_fields.get(part)
-        options = get_args(field.annotation) or (field.annotation,) if field else ()
-        sections = [option for option in options if isinstance(option, type) and issubclass(option, BaseModel)]
-        if not sections:
-            return []
-        model = sections[0]
-    return sorted(model.model_fields)

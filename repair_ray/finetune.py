@@ -18,6 +18,7 @@ from repair_ray.engines.retriever import (
 )
 from repair_ray.observing.figures import FIGURES
 from repair_ray.observing.rate import Rate
+from repair_ray.plugins import TERMS, identity
 from repair_ray.run import CAPTIONS, IMAGES, Clock, Recipe, Run, RunError
 from repair_ray.sections.training import HOW
 from repair_ray.stages.products import TEACHER
@@ -75,6 +76,7 @@ def finetune(
         measure: products that the length of the training was taken from.
     """
     outcome = training.model_dump(mode="json", exclude=set(HOW))
+    added = {name: identity(TERMS, name)["plugin"] for name in objective.plugged}
     settings = {
         "training": outcome,
         "objective": objective.model_dump(mode="json"),
@@ -82,6 +84,7 @@ def finetune(
         "splits": list(splits),
         "left_out": tables.row_id(*sorted(leave_out)) if leave_out else None,
         "seed": config.seed,
+        **({"plugins": added} if added else {}),
     }
     teacher = TEACHER if objective.taught else None
     made_from = (*edits, *([teacher] if teacher else ()))

@@ -135,7 +135,7 @@ def order_consistency(
     run = Run(config.run_dir)
     run_config_of(run)
     with run.locked():
-        if judge_of(config).backend != "heuristic":
+        if judge_of(config).asks:
             start_ray()
         return consistency(run, config, *judged_products(run, place), n, seed, progress or quiet)
 

@@ -170,6 +170,9 @@ class _Run:
             edits = self._shared("edits", place, config, OF_EDITS)
             yield from _asked(config, config.edit.language or config.language, edits)
             yield _graph(edits, cpu_pool(config))
+        elif config.works_on == "captions":
+            edits = self._shared("edits", place, config, OF_EDITS)
+            yield _graph(edits, cpu_pool(config), rows=self._items.images(*self.config.trained_splits))
         elif config.strategy != "vanilla":
             yield from self._repair(place, config)
         if config.objective.taught and config.teacher is not None and config.teacher.retriever is not None:
@@ -187,7 +190,8 @@ class _Run:
         yield _graph(verdicts, cpu_pool(config))
         if config.strategy != "mined":
             edits = self._shared("edits", place, config, OF_EDITS)
-            yield from _asked(config, config.edit.language or config.language, edits)
+            if config.works_on is None:
+                yield from _asked(config, config.edit.language or config.language, edits)
             yield _graph(edits, pool_of(config, "edit"), pool_of(config, "selection"))
 
     def _mining(self, failures: str, config: Config) -> Iterator[Stage]:
@@ -236,7 +240,7 @@ def _workers(pool: PoolConfig, key: str, holds: Ask, in_flight: int = BLOCKS_IN_
 
 def _asked(config: Config, language: LanguageConfig, product: str) -> Iterator[Stage]:
     """The graph that has questions answered; none where rules answer them."""
-    if language.backend == "heuristic":
+    if not language.asks:
         return
     section = key_of(config, language)
     key, pool = f"{section}.pool", language.pool

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from repair_ray.config import Config, LanguageConfig, PoolConfig
+from repair_ray.engines.pipelines import PIPELINES
 from repair_ray.stages.pools import Stage, pool_of
 
 DRIVER = ("torch", "torchvision", "ray", "open_clip", "faiss")
 DIFFUSION = ("diffusers", "transformers", "accelerate")
-NO_MODEL = ("none", "scene")
 # Stages that may have a pool of their own beside the editor's: what its actors need.
 OWN_POOLS: tuple[tuple[Stage, tuple[str, ...], tuple[str, ...]], ...] = (
     ("data", ("ray",), ("repair_ray.stages.ingest",)),
@@ -27,7 +27,7 @@ def strategies(config: Config) -> set[str]:
 
 def audits(config: Config) -> bool:
     """Whether failures are mined and judged."""
-    return bool(strategies(config) & {"repair", "error_agnostic", "mined"})
+    return bool(strategies(config) & {"repair", "error_agnostic", "mined"}) or config.works_on == "failures"
 
 
 def edits(config: Config) -> bool:
@@ -49,7 +49,7 @@ def likens(config: Config) -> bool:
 def diffuses(config: Config) -> bool:
     """Whether a diffusion pipeline edits pictures."""
     wanted = "t2i" in config.mining.directions or "triplet" in strategies(config)
-    return edits(config) and config.edit.image_editor not in NO_MODEL and wanted
+    return edits(config) and config.edit.image_editor in PIPELINES and wanted
 
 
 def languages(config: Config) -> dict[str, LanguageConfig]:

@@ -62,6 +62,8 @@ def trial_config(config: Config, first: FirstRows, folder: Path) -> Config:
 
 def _strategy(config: Config) -> str:
     """The round's, or that of a control which has more stages."""
+    if config.works_on is not None:
+        return config.strategy
     if edits(config):
         return config.strategy if config.strategy != "mined" and config.strategy != "vanilla" else "error_agnostic"
     return "mined" if strategies(config) else "vanilla"

@@ -16,9 +16,11 @@ class EditError(Exception):
 
 
 class ImageEditor(Protocol):
-    """Edits one picture a call: the result depends on picture, instruction and seed alone, never on a batch."""
+    """Edits one picture a call: the result depends on picture, instruction and seed alone, never on a batch.
 
-    name: str
+    One of another package is made as `Editor(settings, read=read, device=device)`, once an actor: `read` is a `Read`,
+    and `device` is `cuda` where `edit.pool.num_gpus` gives it a share of one, else `cpu`.
+    """
 
     def edit(self, image: bytes, instruction: str, seed: int) -> bytes:
         """Return the edited picture, encoded. Raises `EditError` when the instruction cannot be followed."""

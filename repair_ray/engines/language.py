@@ -67,6 +67,18 @@ class Draft:
     problem: str | None = None
 
 
+class Judge(Protocol):
+    """The least that a judge of another package offers: the audit. Made as `Judge(settings)`, once an actor.
+
+    Where it is to instruct, edit or paraphrase too, it has these methods of `LanguageBackend` as well; its name is that
+    of its entry point. It sees captions, as every backend that answers by itself.
+    """
+
+    def audit(self, case: Case) -> Verdict:
+        """As `LanguageBackend.audit`; what is raised becomes the reason of the case's row."""
+        ...
+
+
 class LanguageBackend(Protocol):
     """Answers the language tasks about one failure. Deterministic for a fixed case, or seeded by its configuration."""
 

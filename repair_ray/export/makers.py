@@ -46,7 +46,7 @@ class Maker:
 def maker_of(config: Config, direction: str) -> Maker:
     """Who makes the edits of a direction."""
     language = config.edit.language or config.language
-    by_rules = language.backend == "heuristic"
+    by_rules = not language.asks
     instructed_by = language.backend if by_rules else _public(language.model or language.backend)
     version = None if by_rules else task(EDITS[direction]).version
     if direction == "i2t":

@@ -78,7 +78,7 @@ def make_queries(run: Run, config: Config, progress: Progress) -> None:
             ATTRIBUTES, basis, benchmark_tables.ATTRIBUTES, table, time.monotonic() - start, images=statistics().images
         )
     parents = (ATTRIBUTES,) if queries.source == "written" else ()
-    by_model = queries.source == "written" and config.language.backend != "heuristic"
+    by_model = queries.source == "written" and config.language.asks
     settings = {**basis.settings, "seed": config.seed, "language": {"writes": by_model}}
     drawn = Recipe(settings, (*basis.parents, *parents))
     if not run.ready(COMBINATIONS, drawn):

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from repair_ray import tables
 from repair_ray.config import Config, LanguageConfig
-from repair_ray.engines.heuristic import HeuristicLanguage
 from repair_ray.engines.language import Judgement, Verdict
+from repair_ray.engines.registry import language_backend
 from repair_ray.engines.tasks import AnswerError, task
 from repair_ray.evaluation.positives import known_positives
 from repair_ray.evaluation.votes import NO, UNSURE, YES
@@ -31,12 +31,12 @@ SAYS: dict[Judgement, str] = {"benign_match": YES, "valid": NO, "bad_ground_trut
 
 
 class VerifyPairs(RowStage):
-    """Labels each pair by the language backend: by a model's answer, or, heuristically, by the picture's captions."""
+    """Labels each pair by the language backend: by a model's answer, or by the picture's captions."""
 
     def setup(self, language: dict[str, Any]) -> None:
         self._config = LanguageConfig.model_validate(language)
         self._limits = limits_of(self._config)
-        self._heuristic = HeuristicLanguage(self._config.max_changes) if self._config.backend == "heuristic" else None
+        self._direct = language_backend(self._config)
 
     def process(self, rows: list[Row]) -> list[Row]:
         return [self._verify(row) for row in rows]
@@ -64,8 +64,8 @@ class VerifyPairs(RowStage):
 
     def _verdict(self, row: Row) -> Verdict:
         case = language_case(row)
-        if self._heuristic is not None:
-            return self._heuristic.audit(case)
+        if self._direct is not None:
+            return self._direct.audit(case)
         if row["answer_status"] != tables.OK or row["answer"] is None:
             raise AnswerError(row["answer_reason"] or "nobody was asked")
         verdict: Verdict = task(VERIFY).read(row["answer"], case, self._limits)

@@ -17,6 +17,7 @@ from repair_ray.repair_review.examples import make_examples
 from repair_ray.repair_review.refusals import Refusals
 from repair_ray.run import CAPTIONS, IMAGES, Run, RunError
 from repair_ray.stages.audit import audit, examples_product
+from repair_ray.stages.drafts import draft_corrections, draft_negatives
 from repair_ray.stages.edit import edit
 from repair_ray.stages.embed import embed
 from repair_ray.stages.evaluate import evaluate
@@ -86,6 +87,9 @@ class Round:
         if strategy in ("negclip", "san", "triplet"):
             self._contrast(edits)
             return edits
+        if config.works_on == "captions":
+            draft_negatives(run, config, edits, config.trained_splits, self.progress)
+            return edits
         if strategy == "paraphrase":
             paraphrase(run, config, edits, self.progress)
             return edits
@@ -103,8 +107,8 @@ class Round:
         if strategy == "mined":
             paired_edits(run, config, edits, failures, verdicts)
         else:
-            spec = self.retriever.spec
-            edit(run, config, edits, verdicts, failures, f"{self.home}/embeddings", spec, self.progress)
+            make = edit if config.works_on is None else draft_corrections
+            make(run, config, edits, verdicts, failures, f"{self.home}/embeddings", self.retriever.spec, self.progress)
         return edits
 
     def train(self, edits: str | None, measure: tuple[str, ...] = ()) -> Retriever:

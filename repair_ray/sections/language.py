@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from repair_ray.sections.base import Fraction, PositiveInt, Section, Seed
+from repair_ray.plugins import JUDGES
+from repair_ray.sections.base import (
+    PLUGIN_SETTINGS,
+    Fraction,
+    JudgeName,
+    PluginSettings,
+    PositiveInt,
+    Section,
+    Seed,
+    settings_of,
+)
 from repair_ray.sections.pools import PoolConfig
 
 
@@ -56,7 +66,12 @@ class PriceConfig(Section):
 class LanguageConfig(Section):
     """Who answers the language tasks (audit, instruct, edit captions)."""
 
-    backend: Literal["heuristic", "vllm", "openai"] = "heuristic"
+    backend: JudgeName = Field(
+        "heuristic", description="heuristic, vllm, openai, or the name of a judge that another package adds"
+    )
+    backend_settings: Annotated[PluginSettings, AfterValidator(settings_of(JUDGES, "backend"))] = Field(
+        description="what a judge of another package is given", **PLUGIN_SETTINGS
+    )
     model: str | None = Field(None, description="hub name or folder (vllm), or the endpoint's name for it (openai)")
     view: Literal["captions", "images"] = Field(
         "captions", description="captions: an image stands for its captions; images: the model sees the pictures too"
@@ -77,7 +92,7 @@ class LanguageConfig(Section):
 
     @model_validator(mode="after")
     def _model(self) -> LanguageConfig:
-        if self.backend != "heuristic" and not self.model:
+        if self.asks and not self.model:
             raise ValueError(f"language.model is unset: language.backend={self.backend} needs the name of a model")
         alone = self.engine.workers == 1 or self.engine.arguments.get("distributed_executor_backend") == "mp"
         if self.backend == "vllm" and self.pool.labels and not alone:
@@ -86,8 +101,10 @@ class LanguageConfig(Section):
                 "language.pool.labels needs engines that lie on one node each: set "
                 "language.engine.arguments.distributed_executor_backend=mp"
             )
-        if self.backend == "heuristic" and self.view == "images":
-            raise ValueError("language.view=images: the heuristic backend sees no picture; set language.view=captions")
+        if not self.asks and self.view == "images":
+            raise ValueError(
+                f"language.view=images: the {self.backend} backend sees no picture; set language.view=captions"
+            )
         each = self.pool.num_gpus / self.engine.workers
         if self.backend == "vllm" and each > 1 and not each.is_integer():
             raise ValueError(
@@ -95,6 +112,11 @@ class LanguageConfig(Section):
                 f"is {each:g} GPUs each: give each a share of one, or whole ones"
             )
         return self
+
+    @property
+    def asks(self) -> bool:
+        """Whether a model is asked first, and its answers are read; else the backend answers by itself."""
+        return self.backend in ("vllm", "openai")
 
 
 class AuditConfig(Section):

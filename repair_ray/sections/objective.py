@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from repair_ray.plugins import TERMS as TERM
+from repair_ray.plugins import offered, read_settings
 from repair_ray.sections.base import Fraction, PositiveInt, Section
 
 Placement = Literal["local", "dispersed", "both"]
@@ -85,6 +87,13 @@ class HardNegativeMixingConfig(Section):
     mix: Literal["uniform", "similarity"] = "uniform"
 
 
+class PluggedTermConfig(Section):
+    """A term that another package adds. In a config it is a key of `objective`, with its settings beside `weight`."""
+
+    weight: float = Weight
+    settings: dict[str, Any] = Field(default_factory=dict, description="what the term is given")
+
+
 class ObjectiveConfig(Section):
     """`infonce` over anchors, plus the hard pairs where `placement` puts them, plus the terms that are set."""
 
@@ -100,12 +109,26 @@ class ObjectiveConfig(Section):
     positive_mixing: PositiveMixingConfig | None = None
     hard_negative_mixing: HardNegativeMixingConfig | None = None
     distill: DistillConfig | None = None
+    plugged: dict[str, PluggedTermConfig] = Field(
+        default_factory=dict,
+        exclude_if=lambda terms: not terms,
+        description="terms of other packages, by their names; a name may stand in `objective` itself",
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _switches(cls, tree: Any) -> Any:
         """`soft_labels: true` for a term with its defaults, `false` for none."""
-        return switched(tree, TERMS)
+        return _with_plugged(switched(tree, TERMS))
+
+    @model_validator(mode="after")
+    def _plugged_settings(self) -> ObjectiveConfig:
+        for name, term in self.plugged.items():
+            try:
+                read_settings(TERM, name, term.settings)
+            except ValueError as error:
+                raise ValueError(f"objective.{name}: {error}") from None
+        return self
 
     @property
     def taught(self) -> bool:
@@ -113,11 +136,26 @@ class ObjectiveConfig(Section):
         return any((self.soft_labels, self.intra_modal, self.distill))
 
 
-TERMS = (
-    "soft_labels",
-    "intra_modal",
-    "fine_grained",
-    "positive_mixing",
-    "hard_negative_mixing",
-    "distill",
-)
+def _with_plugged(tree: Any) -> Any:
+    """The settings with the keys that are terms of other packages below `plugged`."""
+    if not isinstance(tree, dict):
+        return tree
+    others = [key for key in tree if key not in ObjectiveConfig.model_fields]
+    if not others:
+        return tree
+    terms = dict(tree.get("plugged") or {})
+    moved = [key for key in others if key in offered(TERM)]
+    for name in moved:
+        # Beside an entry it says in what it differs: so a variant changes one setting of a term, or takes it out.
+        given, old = tree[name], terms.pop(name, {})
+        given = {} if given is True else given
+        if isinstance(given, dict):
+            settings = {key: value for key, value in given.items() if key != "weight"}
+            weight = given.get("weight", old.get("weight", 1.0))
+            terms[name] = {"weight": weight, "settings": {**old.get("settings", {}), **settings}}
+        elif given not in (None, False):
+            raise ValueError(f"objective.{name}={given!r}: give its settings, or true, or false")
+    return {**{key: value for key, value in tree.items() if key not in moved}, "plugged": terms}
+
+
+TERMS = TERM.builtin

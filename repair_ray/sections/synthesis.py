@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from repair_ray.sections.base import Fraction, PositiveInt, Section, Split
+from repair_ray.plugins import EDITORS, identity
+from repair_ray.sections.base import (
+    PLUGIN_SETTINGS,
+    EditorName,
+    Fraction,
+    PluginSettings,
+    PositiveInt,
+    Section,
+    Split,
+    settings_of,
+)
 from repair_ray.sections.language import LanguageConfig
 from repair_ray.sections.pools import PoolConfig
 
-Strategy = Literal["repair", "vanilla", "mined", "error_agnostic", "negclip", "san", "paraphrase", "triplet"]
 Control = Literal[
     "vanilla_equal_compute",
     "vanilla_equal_steps",
@@ -65,9 +74,6 @@ class MiningConfig(Section):
         return (merging, pool.model_copy(update={"actors": shards, "max_actors": None}))
 
 
-ImageEditorName = Literal["none", "scene", "flux2-klein", "flux2-klein-9b", "flux2", "flux-kontext", "instruct-pix2pix"]
-
-
 class DiffusionConfig(Section):
     """How a diffusion editor runs; what is unset is the editor's own default."""
 
@@ -90,9 +96,21 @@ class EditConfig(Section):
 
     language: LanguageConfig | None = Field(None, description="who instructs and edits, where not `language`")
     candidates: PositiveInt = 3
-    image_editor: ImageEditorName = Field("none", description="none: t2i takes paired counterparts only")
+    image_editor: EditorName = Field(
+        "none",
+        description="none: t2i takes paired counterparts only; scene, flux2-klein, flux2-klein-9b, flux2, "
+        "flux-kontext, instruct-pix2pix, or the name of an editor that another package adds",
+    )
+    image_editor_settings: Annotated[PluginSettings, AfterValidator(settings_of(EDITORS, "image_editor"))] = Field(
+        description="what an editor of another package is given", **PLUGIN_SETTINGS
+    )
     diffusion: DiffusionConfig = DiffusionConfig()
     pool: PoolConfig | None = Field(None, description="actors that edit; unset: as `pool`, without GPUs")
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """What decides how pictures and captions are edited; who instructs is told apart."""
+        return self.model_dump(mode="json", exclude={"language", "pool"}) | identity(EDITORS, self.image_editor)
 
 
 class SelectionConfig(Section):

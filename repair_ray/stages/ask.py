@@ -53,7 +53,7 @@ def ask(
     Raises:
         RunError: more questions without an answer than `faults.max_error_rate` allows.
     """
-    if language.backend == "heuristic":
+    if not language.asks:
         return ()
     answers = f"{product}_answers"
     recipe = Recipe({"language": recipe_of(language)}, parents)

@@ -33,6 +33,7 @@ class MakeCandidates(RowStage):
         data: dict[str, Any],
         language: dict[str, Any],
         editor: str,
+        editor_settings: dict[str, Any],
         diffusion: dict[str, Any],
         device: str,
         candidates: int,
@@ -41,7 +42,9 @@ class MakeCandidates(RowStage):
     ) -> None:
         self._store = image_store(folder, DataConfig.model_validate(data))
         self._language = RowLanguage(LanguageConfig.model_validate(language))
-        self._editor = image_editor(editor, DiffusionConfig.model_validate(diffusion), self._store.decode, device)
+        self._editor = image_editor(
+            editor, DiffusionConfig.model_validate(diffusion), self._store.decode, device, editor_settings
+        )
         self._candidates, self._seed = candidates, seed
         self._folder, self._product = folder, product
 
@@ -67,7 +70,7 @@ class MakeCandidates(RowStage):
             return {**row, "status": tables.REJECTED, "reason": f"no instruction: {instruction.reason}"}
         if row["direction"] == "i2t":
             drafts = backend.edit_caption(case, instruction, self._candidates)
-            return {**row, "candidates": [_candidate(draft) for draft in drafts]}
+            return {**row, "candidates": [candidate(draft) for draft in drafts]}
         source = self._store.bytes(row["candidate_uri"], row["candidate_offset"], row["candidate_length"])
         made = [self._edit(row, source, instruction.text, number, shards) for number in range(self._candidates)]
         return {**row, "candidates": made}
@@ -84,7 +87,8 @@ class MakeCandidates(RowStage):
         return {"uri": reference.uri, "offset": reference.offset, "length": reference.length, "status": tables.OK}
 
 
-def _candidate(draft: Draft) -> dict[str, Any]:
+def candidate(draft: Draft) -> dict[str, Any]:
+    """A drafted caption as a candidate of an `EDITS` row."""
     problem = draft.problem
     return {"text": draft.text, "status": tables.REJECTED if problem else tables.OK, "reason": problem}
 
@@ -96,6 +100,7 @@ def candidate_arguments(run: Run, config: Config, product: str) -> dict[str, Any
         "data": config.data.model_dump(mode="json"),
         "language": (config.edit.language or config.language).model_dump(mode="json"),
         "editor": config.edit.image_editor,
+        "editor_settings": config.edit.image_editor_settings,
         "diffusion": config.edit.diffusion.model_dump(mode="json"),
         "device": pool_of(config, "edit").device,
         "candidates": config.edit.candidates,

@@ -20,7 +20,7 @@ from repair_ray.stages.audit import judge, judge_of, shown_examples, verdicts_re
 from repair_ray.stages.cases import make_cases
 from repair_ray.stages.graph import Progress, quiet
 
-NO_ORDER = "the heuristic backend compares captions by rules: it is shown no prompt, so there is no order to swap"
+NO_ORDER = "the {backend} backend answers by itself: it is shown no prompt, so there is no order to swap"
 
 
 def consistency(
@@ -44,8 +44,8 @@ def consistency(
         RunError: no verdicts, verdicts of another judge than the config's, or too many questions without an answer.
     """
     language = judge_of(config)
-    if language.backend == "heuristic":
-        return {"skipped": NO_ORDER}
+    if not language.asks:
+        return {"skipped": NO_ORDER.format(backend=language.backend)}
     if run.manifest(verdicts) is None:
         raise RunError(f"{verdicts} does not exist yet in {run.folder}; make it with repair-ray run first")
     answers = f"{verdicts}_answers"

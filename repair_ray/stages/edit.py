@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import cache
+from typing import Any
 
 import pyarrow as pa
 
 from repair_ray import tables
-from repair_ray.config import Config
+from repair_ray.config import Config, PoolConfig
 from repair_ray.engines.recorded import EDITS
 from repair_ray.engines.retriever import RetrieverSpec
 from repair_ray.run import Recipe, Run
@@ -36,8 +37,6 @@ def edit(
     progress: Progress = quiet,
 ) -> None:
     """Make an `edits` table: one row a failure that passed the audit (or, without audit, a failure)."""
-    data = config.data.model_dump(mode="json")
-    editing, scoring = pool_of(config, "edit"), pool_of(config, "selection")
     language = config.edit.language or config.language
 
     @cache
@@ -51,18 +50,9 @@ def edit(
 
     parents = (failures, verdicts, embeddings)
     asked = ask(run, config, language, product, cases, asked_of, parents, progress=progress)
-    choose = {
-        "folder": str(run.folder),
-        "data": data,
-        "spec": asdict(spec),
-        "device": scoring.device,
-        "batch_size": config.retriever.batch_size,
-        "selection": config.selection.model_dump(mode="json", exclude={"pool"}),
-        "seed": config.seed,
-    }
     settings = {
         "language": recipe_of(language),
-        "edit": config.edit.model_dump(mode="json", exclude={"language", "pool"}),
+        "edit": config.edit.recipe,
         "selection": config.selection.model_dump(mode="json", exclude={"pool"}),
         "seed": config.seed,
     }
@@ -74,8 +64,8 @@ def edit(
         Recipe(settings, (*parents, *asked), version),
         tables.EDITS,
         [
-            Step(MakeCandidates, DRAFTS, candidate_arguments(run, config, product), *editing),
-            Step(SelectCandidate, tables.EDITS.schema, choose, *scoring),
+            Step(MakeCandidates, DRAFTS, candidate_arguments(run, config, product), *pool_of(config, "edit")),
+            Step(SelectCandidate, tables.EDITS.schema, *chosen_by(run, config, spec)),
         ],
         lambda: with_answers(run, language, asked, cases(), asked_of),
         faults=config.faults,
@@ -84,3 +74,18 @@ def edit(
         facts={"made_from": {"failures": failures, "verdicts": verdicts}},
         progress=progress,
     )
+
+
+def chosen_by(run: Run, config: Config, spec: RetrieverSpec) -> tuple[dict[str, Any], PoolConfig, str]:
+    """What `SelectCandidate` is set up with, its actors, and where these are set."""
+    scoring = pool_of(config, "selection")
+    arguments = {
+        "folder": str(run.folder),
+        "data": config.data.model_dump(mode="json"),
+        "spec": asdict(spec),
+        "device": scoring.device,
+        "batch_size": config.retriever.batch_size,
+        "selection": config.selection.model_dump(mode="json", exclude={"pool"}),
+        "seed": config.seed,
+    }
+    return arguments, *scoring

@@ -43,7 +43,7 @@ class WriteNegatives(RowStage):
         return [made for row in rows for made in self._picture(row)]
 
     def failed(self, row: Row, reason: str) -> Row:
-        return {**self._row(row, row["captions"][0], None), "status": tables.ERROR, "reason": reason}
+        return {**negative_row(row, row["captions"][0], None), "status": tables.ERROR, "reason": reason}
 
     def _picture(self, row: Row) -> list[Row]:
         captions = row["captions"]
@@ -66,22 +66,23 @@ class WriteNegatives(RowStage):
             for negative in fresh:
                 changes = "; ".join(f"{word} -> {other}" for word, other in negative.changes)
                 kept = {"text": negative.text, "instruction": changes, "status": tables.OK}
-                answers.append({**self._row(row, caption, negative.text), **kept})
+                answers.append({**negative_row(row, caption, negative.text), **kept})
             if not fresh:
                 reason = made.reason or "another caption of the picture gave the same negatives"
-                answers.append({**self._row(row, caption, None), "status": tables.REJECTED, "reason": reason})
+                answers.append({**negative_row(row, caption, None), "status": tables.REJECTED, "reason": reason})
         return answers
 
-    @staticmethod
-    def _row(row: Row, caption: Row, text: str | None) -> Row:
-        identity = tables.row_id("negative", row["image_id"], caption["caption_id"], text)
-        ids = {"query_id": row["image_id"], "candidate_id": caption["caption_id"], "direction": "i2t"}
-        return {
-            **ids,
-            "failure_id": identity,
-            "ground_truth_id": caption["caption_id"],
-            "kind": tables.NEGATIVE,
-        }
+
+def negative_row(row: Row, caption: Row, text: str | None) -> Row:
+    """The ids of an `EDITS` row: a negative of a caption of a picture (a row of `captioned`), or None for none."""
+    return {
+        "query_id": row["image_id"],
+        "candidate_id": caption["caption_id"],
+        "direction": "i2t",
+        "failure_id": tables.row_id("negative", row["image_id"], caption["caption_id"], text),
+        "ground_truth_id": caption["caption_id"],
+        "kind": tables.NEGATIVE,
+    }
 
 
 def write_negatives(

@@ -14,7 +14,7 @@ TEACHER = "teacher/embeddings"
 # What a product of the round is made from; a variant that agrees in all of it takes the round's.
 OF_FAILURES = ("mining",)
 OF_VERDICTS = (*OF_FAILURES, "audit", "language")
-OF_EDITS = (*OF_VERDICTS, "edit", "selection", "negatives", "strategy")
+OF_EDITS = (*OF_VERDICTS, "edit", "selection", "negatives", "strategy", "strategy_settings")
 
 
 def round_place(number: int) -> str:

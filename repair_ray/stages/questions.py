@@ -19,6 +19,7 @@ from repair_ray.engines.recorded import RecordedLanguage
 from repair_ray.engines.registry import language_backend
 from repair_ray.engines.tasks import AnswerError, Limits, Prompt, task
 from repair_ray.engines.tasks.examples import Example, with_examples
+from repair_ray.plugins import JUDGES, identity
 from repair_ray.stages.cases import language_case, mismatches_of
 from repair_ray.stages.rows import Row
 
@@ -117,7 +118,9 @@ class RowLanguage:
 
 def recipe_of(language: LanguageConfig) -> dict[str, Any]:
     """The language settings that decide what comes out; how fast and where it is asked does not."""
-    return language.model_dump(mode="json", exclude={"pool", "endpoint", "engine", "price", "answers"}) | {
+    return {
+        **language.model_dump(mode="json", exclude={"pool", "endpoint", "engine", "price", "answers"}),
         "lora": language.engine.lora,
         "template": language.engine.template,
+        **identity(JUDGES, language.backend),
     }

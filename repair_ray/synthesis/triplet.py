@@ -72,7 +72,7 @@ def _edit_pictures(run: Run, config: Config, product: str, negatives: str, progr
     asked = ask(run, config, language, product, cases, asked_of, (negatives,), progress=progress)
     settings = {
         "language": recipe_of(language),
-        "edit": config.edit.model_dump(mode="json", exclude={"language", "pool"}),
+        "edit": config.edit.recipe,
         "seed": config.seed,
     }
     run_graph(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from repair_ray.config import ObjectiveConfig
+from repair_ray.config import ObjectiveConfig, PluggedTermConfig
+from repair_ray.plugins import TERMS, load, read_settings
 from repair_ray.run import RunError
 from repair_ray.training.batches import Batch
 from repair_ray.training.items import TeacherFeatures
@@ -48,7 +49,18 @@ class Encoded:
         return self.batch.images[rows[:, 0]], self.batch.captions[rows[:, 1]]
 
 
-Term = Callable[[Encoded], Tensor]
+class Term(Protocol):
+    """A term of the objective: what a step has encoded in, a scalar out, to be minimised.
+
+    One of another package is made as `Term(settings, known=known, seed=seed)`, once a worker: `known` is `Known`, which
+    tells known positives, and `seed` the run's. Over several workers it must give the loss of the global batch on each
+    of them: `training.gather` gathers features with gradient. Only the retriever's weights are trained: parameters of
+    its own stay as they are.
+    """
+
+    def __call__(self, encoded: Encoded) -> Tensor:
+        """The loss of a step: a scalar with a gradient, float32; draws are a function of `encoded.step` alone."""
+        ...
 
 
 class Objective(nn.Module):
@@ -97,7 +109,21 @@ class Objective(nn.Module):
         if hard := config.hard_negative_mixing:
             mixing = HardNegativeMixing(hard.k, hard.pairs, hard.mix, seed=self.seed)
             made.append(("hard_negative_mixing", hard.weight, self._mixing(mixing)))
+        made += [(name, plugged.weight, self._plugged(name, plugged)) for name, plugged in config.plugged.items()]
         return [(name, (weight, term)) for name, weight, term in made if weight > 0]
+
+    def _plugged(self, name: str, config: PluggedTermConfig) -> Term:
+        """A term of another package, which has to give a scalar that weights can learn from."""
+        term: Term = load(TERMS, name)(read_settings(TERMS, name, config.settings), known=self.known, seed=self.seed)
+
+        def value(encoded: Encoded) -> Tensor:
+            found = term(encoded)
+            if not isinstance(found, Tensor) or found.ndim or not found.requires_grad:
+                said = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+                raise RunError(f"objective.{name}: the term gives {said}, not a scalar tensor with a gradient")
+            return found.float()
+
+        return value
 
     def _check(self, pairs: PairSet) -> None:
         config, teacher = self.config, self._teacher
