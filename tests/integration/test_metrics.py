@@ -24,7 +24,7 @@ from repair_ray.training.job import HISTORY
 from repair_ray.training.launch import train
 from tests.integration.training_job import make_job
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.whole_runs]
 
 NUMBERS = tables.Table(
     "numbers",
