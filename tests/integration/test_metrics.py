@@ -24,7 +24,7 @@ from repair_ray.training.job import HISTORY
 from repair_ray.training.launch import train
 from tests.integration.training_job import make_job
 
-pytestmark = [pytest.mark.integration, pytest.mark.whole_runs]
+pytestmark = pytest.mark.integration
 
 NUMBERS = tables.Table(
     "numbers",
@@ -114,7 +114,9 @@ def test_figures_of_a_graph(port: int, tmp_path: Path) -> None:
     assert (slow["input_tokens"], slow["output_tokens"], slow["retries"]) == (10 * ROWS, 3 * ROWS, 0)
     assert ROWS / BLOCK * SLOW <= slow["busy_seconds"] < seconds
     assert 2 * SETUP <= slow["setup_seconds"] < seconds
-    assert slow["busy_seconds"] + slow["setup_seconds"] + slow["idle_seconds"] == pytest.approx(slow["alive_seconds"])
+    # All four are rounded to a millisecond, so that they may be two apart.
+    times = slow["busy_seconds"] + slow["setup_seconds"] + slow["idle_seconds"]
+    assert times == pytest.approx(slow["alive_seconds"], abs=2.1e-3)
     assert slow["alive_seconds"] <= 2 * slow["seconds"] <= 2 * seconds
     assert slow["queue_most"] >= 1, "two actors take two blocks each of twelve"
     assert (picky["pool"], picky["key"], picky["rows_in"], picky["retries"]) == ("Picky", "edit.pool", ROWS, 1)
@@ -128,7 +130,8 @@ def test_figures_of_a_graph(port: int, tmp_path: Path) -> None:
         assert found[f"ray_repair_ray_{name}_total", *of] == pytest.approx(slow[name], abs=0.01), name
     assert found["ray_repair_ray_retries_total", of[0], "Picky"] == 1
     assert found["ray_repair_ray_batch_seconds_count", *of] == ROWS / BLOCK
-    assert found["ray_repair_ray_batch_seconds_sum", *of] == pytest.approx(slow["busy_seconds"], rel=0.2)
+    # Ray exports a histogram's sum as if each value lay in the middle of its bucket: here of 0.3 to 1 s, or above it.
+    assert found["ray_repair_ray_batch_seconds_sum", *of] >= ROWS / BLOCK * 0.65 - 1e-6
     assert found["ray_repair_ray_stage_rows_done", of[0], ""] == found["ray_repair_ray_stage_rows", of[0], ""] == ROWS
     assert found["ray_repair_ray_queue_blocks", *of] == 0, "the stage is over"
     assert {name for name, _, _ in found} <= set(exported_names())
