@@ -73,6 +73,7 @@ def test_what_was_ranked_first_opens_by_keyboard(page: Any, address: str) -> Non
     card.get_by_text("captions ranked first").focus()
     page.keyboard.press("Enter")
     columns = card.locator(".head .columns > div")
+    columns.nth(1).wait_for()  # a fold is filled when it opens, by an event of its own
     before, now = (column.locator("li").all_inner_texts() for column in columns.all())
     assert before[1] == "✓ right a bowl of soup" and "onerror" in before[0]
     assert now[0] == "✓ right a bowl of soup"
@@ -101,6 +102,7 @@ def test_a_caption_that_is_markup_stays_text(page: Any, address: str) -> None:
     assert len(hits(page)) == 1
     for fold in page.locator("#search-hits summary").all():
         fold.click()
+    page.locator("#search-hits .columns").first.wait_for()
     assert page.title() == "looked at · repair-ray report"
     assert page.locator("img:not([src^='data:'])").count() == 0
     assert page.locator("script").count() == 2
