@@ -141,6 +141,7 @@ def of_a_run(tmp_path: Path) -> Callable[..., Any]:
             "data": DataConfig.model_validate({"path": "unused.parquet", **data}).model_dump(mode="json"),
             "language": LanguageConfig().model_dump(mode="json"),
             "editor": "flux2-klein",
+            "editor_settings": {},
             "diffusion": config.model_dump(mode="json"),
             "device": "cpu",
             "candidates": 1,
