@@ -16,8 +16,9 @@ test: $(STAMP) $(MODELS_STAMP)
 	$(BIN)/python -m pytest $(ARGS)
 	$(MODELS_VENV)/bin/python -m pytest -m "(diffusers or vllm or transformers) and not whole_runs"
 
-integration: $(STAMP)
+integration: $(STAMP) $(MODELS_STAMP)
 	$(BIN)/python -m pytest -m integration $(ARGS)
+	$(MODELS_VENV)/bin/python -m pytest -m "integration and (diffusers or vllm or transformers)"
 
 lint: $(STAMP)
 	$(BIN)/ruff check repair_ray tests benchmarks jobs

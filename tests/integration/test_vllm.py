@@ -113,6 +113,7 @@ def test_audit_and_edits_by_a_real_model(smol: Path, tmp_path: Path) -> None:
     audit_and_edit(tmp_path / "run", language(smol))
 
 
+@pytest.mark.whole_runs
 def test_the_same_through_a_server(server: str, tmp_path: Path) -> None:
     endpoint = {"url": server, "at_once": 8, "timeout_s": 300.0}
     audit_and_edit(tmp_path / "run", {"backend": "openai", "model": "smol", "max_tokens": 450, "endpoint": endpoint})
