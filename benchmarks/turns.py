@@ -8,12 +8,16 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from benchmarks.processes import Sampler, proportional
 from benchmarks.rows import MIB, Row
 
+P, R = ParamSpec("P"), TypeVar("R")
 # Does all of the work once, and tells how many seconds of it count.
 Work = Callable[[], float]
 
@@ -103,6 +107,12 @@ def in_turns(sides: Mapping[str, Work], pairs: int) -> Turns:
         for name, work in sides.items():
             turns.seconds[name].append(work())
     return turns
+
+
+def apart(work: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
+    """Work in a new process, so that what it loads counts as its own, and is gone afterwards."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(work, *arguments, **options).result()
 
 
 def rounded(value: float) -> float:
