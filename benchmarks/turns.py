@@ -95,14 +95,21 @@ class Turns:
         }
 
 
-def in_turns(sides: Mapping[str, Work], pairs: int) -> Turns:
-    """Give each side a turn that is watched but not timed, then `pairs` turns, always in the same order."""
+def in_turns(sides: Mapping[str, Work], pairs: int, watched: Mapping[str, Work] | None = None) -> Turns:
+    """Give each side a turn that is watched but not timed, then `pairs` turns, always in the same order.
+
+    Args:
+        watched: what is watched instead, before that turn, where both sides share a process: the same work in one of
+            its own.
+    """
     turns = Turns({name: [] for name in sides})
     for name, work in sides.items():
         with Highest() as highest:
-            work()
+            (watched or sides)[name]()
         highest.look()
         turns.memory[name] = highest.bytes
+        if watched is not None:
+            work()
     for _ in range(pairs):
         for name, work in sides.items():
             turns.seconds[name].append(work())
