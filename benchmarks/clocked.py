@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,6 +97,6 @@ def replaced(module: ModuleType, **others: type[RowStage]) -> Iterator[None]:
 
 
 def _threads() -> int:
-    import torch
-
-    return torch.get_num_threads()
+    # A stage without a model has not loaded torch, and must not for this.
+    torch = sys.modules.get("torch")
+    return torch.get_num_threads() if torch else 0
