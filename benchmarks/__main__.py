@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Protocol, cast
 
@@ -53,6 +54,7 @@ def main(
     quick: Annotated[bool, typer.Option(help="toy sizes: does it work? The figures mean nothing")] = False,
     pairs: Annotated[int | None, typer.Option(min=1, help="turns of each side; unset: 5, quick: 2")] = None,
     threads: Annotated[int, typer.Option(min=1, help="of each side")] = os.cpu_count() or 1,
+    items: Annotated[int | None, typer.Option(min=10, help="queries and gallery of search and mining")] = None,
     folder: Annotated[Path, typer.Option(help="of runs and models; what it holds of a benchmark is removed")] = Path(
         "runs/benchmarks"
     ),
@@ -63,7 +65,7 @@ def main(
     if unknown:
         raise typer.BadParameter(f"no benchmark is called {unknown[0]}; there are {', '.join(BENCHMARKS)} and {ALL}")
     target = results or (folder / "quick.json" if quick else RESULTS / "throughput.json")
-    settings = Settings(quick, folder, threads, pairs or (2 if quick else 5))
+    settings = Settings(quick, folder, threads, pairs or (2 if quick else 5), items)
     if len(names) == 1 and names[0] != ALL:
         raise typer.Exit(one(names[0], settings, target))
     ended = {name: _apart(name, settings, target) for name in (BENCHMARKS if ALL in names else names)}
@@ -77,7 +79,7 @@ def one(name: str, settings: Settings, target: Path) -> int:
     # Ray's workers step back for other processes, which no peer does: all have the same claim on the cores.
     os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    own = Settings(settings.quick, settings.folder / name, settings.threads, settings.pairs)
+    own = replace(settings, folder=settings.folder / name)
     shutil.rmtree(own.folder, ignore_errors=True)
     own.folder.mkdir(parents=True)
     begun, made = time.monotonic(), []
@@ -100,6 +102,7 @@ def _apart(name: str, settings: Settings, target: Path) -> int:
     print(f"{name} ...", flush=True)
     options = ["--pairs", settings.pairs, "--threads", settings.threads, "--folder", settings.folder]
     options += ["--results", target, *(["--quick"] if settings.quick else [])]
+    options += ["--items", settings.items] if settings.items else []
     return subprocess.run([sys.executable, "-m", "benchmarks", name, *map(str, options)], check=False).returncode
 
 

@@ -42,7 +42,7 @@ class Sizes:
 
     def total(self, gpus: int) -> int:
         """Batches of all: more of them where it takes longer until all actors have begun."""
-        return gpus * (self.batches + gpus // 8)
+        return gpus * (self.batches + gpus // 2)
 
 
 FULL = Sizes((1, 4, 16, 64), 5.0, 64, 12)

@@ -50,7 +50,7 @@ def speed(
 
 def rows(settings: Settings) -> Iterator[Row]:
     """`speed` as a benchmark among others."""
-    items = 1_000 if settings.quick else 20_000
+    items = settings.items or (1_000 if settings.quick else 20_000)
     yield from compare(items, items, settings.pairs, settings.threads)
 
 

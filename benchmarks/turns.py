@@ -31,12 +31,14 @@ class Settings:
         folder: where runs and models may lie; removed afterwards.
         threads: of each side.
         pairs: how often each side has its turn, after one that is not timed.
+        items: queries and gallery of search and mining; None: as they have it.
     """
 
     quick: bool
     folder: Path
     threads: int = os.cpu_count() or 1
     pairs: int = 5
+    items: int | None = None
 
 
 class Highest(Sampler):

@@ -32,7 +32,7 @@ def test_one_gpu_without_a_gap_is_all_at_work() -> None:
 
 
 def test_more_gpus_have_more_batches_each() -> None:
-    assert [FULL.total(gpus) for gpus in FULL.gpus] == [12, 48, 224, 1280]
+    assert [FULL.total(gpus) for gpus in FULL.gpus] == [12, 56, 320, 2816]
 
 
 def test_the_slowest_pool_is_that_of_the_editors_or_the_retriever() -> None:
