@@ -41,5 +41,5 @@ def test_the_engine_finds_what_a_full_sort_finds_without_the_query_s_own_picture
 
 def test_a_peer_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mining, "NEEDED", ("datasets_of_another_planet",))
-    with pytest.raises(Skipped, match="datasets_of_another_planet not installed; .*requirements-peers.txt"):
+    with pytest.raises(Skipped, match=r"datasets_of_another_planet not installed; .*requirements-peers.txt"):
         next(mining.rows(Settings(True, tmp_path)))
