@@ -24,9 +24,9 @@ CLOCK = "clock"
 class Clocked(RowStage):
     """Writes begin, end, rows and threads of each batch into `clock/` of the run's folder, a file a process."""
 
-    def setup(self, folder: str, **arguments: Any) -> None:
-        super().setup(folder=folder, **arguments)  # type: ignore[safe-super]
-        place = Path(folder) / CLOCK
+    def setup(self, *args: Any, **arguments: Any) -> None:
+        super().setup(*args, **arguments)  # type: ignore[safe-super]
+        place = Path(arguments["folder"]) / CLOCK
         place.mkdir(exist_ok=True)
         # Kept open: a batch costs one write.
         self._clock = (place / f"{type(self).__name__}-{os.getpid()}.jsonl").open("a", buffering=1)

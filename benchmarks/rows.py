@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from rich.table import Table
 
@@ -38,11 +38,15 @@ def keep(rows: Iterable[Row], path: Path) -> None:
     """Put rows in place of those of the same names into `path`.json and `path`.md."""
     made = list(rows)
     names = {row["name"] for row in made}
-    old: list[Row] = list(read_json(path.with_suffix(".json")) or [])  # type: ignore[arg-type]
-    kept = [row for row in old if row["name"] not in names] + made
+    kept = [row for row in read_rows(path) if row["name"] not in names] + made
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path.with_suffix(".json"), kept)
     path.with_suffix(".md").write_text(markdown(kept), encoding="utf-8")
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of `path`.json; none where there is no such file."""
+    return cast(list[Row], read_json(path.with_suffix(".json")) or [])
 
 
 def markdown(rows: Sequence[Row]) -> str:

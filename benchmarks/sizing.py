@@ -14,8 +14,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from benchmarks.rows import RESULTS
-from repair_ray.run import read_json
+from benchmarks.rows import RESULTS, read_rows
 
 INPUTS = Path(__file__).with_suffix(".yaml")
 PAGE = Path(__file__).parents[1] / "cluster" / "SIZING.md"
@@ -213,8 +212,7 @@ def _measured(results: Path) -> dict[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {}
     # What `python -m benchmarks` has measured comes last, and so counts.
     for name in ("search.json", "throughput.json"):
-        for row in read_json(results / name) or []:
-            found[row["name"]] = row  # type: ignore[index,assignment]
+        found |= {row["name"]: row for row in read_rows(results / name)}
     return found
 
 

@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -169,7 +169,7 @@ class PlainLoop(Side):
                 first, second = torch.from_numpy(batch.grid_images), torch.from_numpy(batch.grid_captions)
                 loss = loss + both_ways(scale * images[first] @ texts[second].transpose(1, 2))
             loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), self.config.grad_clip)
+            nn.utils.clip_grad_norm_(model.parameters(), self.config.grad_clip or math.inf)
             self.optimizer.step()
             with torch.no_grad():
                 model.logit_scale.clamp_(0, math.log(100))
@@ -215,7 +215,7 @@ class OpenClip(Side):
 class Loader:
     """A loader as open_clip's loop reads it."""
 
-    batches: list[tuple[Tensor, ...]]
+    batches: Sequence[tuple[Tensor, ...]]
     num_batches: int
     num_samples: int
 

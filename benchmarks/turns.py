@@ -17,7 +17,8 @@ from typing import ParamSpec, TypeVar
 from benchmarks.processes import Sampler, proportional
 from benchmarks.rows import MIB, Row
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 # Does all of the work once, and tells how many seconds of it count.
 Work = Callable[[], float]
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS, SKIPPED
-from benchmarks.rows import COLUMNS, markdown
-from repair_ray.run import read_json
+from benchmarks.rows import COLUMNS, markdown, read_rows
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +25,7 @@ def test_it_writes_its_rows(name: str, tmp_path: Path) -> None:
     if ended.returncode == SKIPPED:
         pytest.skip(ended.stdout.strip().splitlines()[-1])
     assert ended.returncode == 0, (ended.stdout + ended.stderr)[-3000:]
-    rows = read_json(results) or []
-    assert rows and all(tuple(row) == COLUMNS and row["ratio"] > 0 for row in rows)  # type: ignore[index]
-    assert results.with_suffix(".md").read_text() == markdown(rows)  # type: ignore[arg-type]
+    rows = read_rows(results)
+    assert rows and all(tuple(row) == COLUMNS and row["ratio"] > 0 for row in rows)
+    assert results.with_suffix(".md").read_text() == markdown(rows)
     assert not list((tmp_path / "work").glob("*/*")), "what it needed is gone"

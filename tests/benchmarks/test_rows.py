@@ -10,9 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks import __main__ as command
-from benchmarks.rows import MIB, Row, keep, markdown
+from benchmarks.rows import MIB, Row, keep, markdown, read_rows
 from benchmarks.turns import Turns, in_turns, rounded
-from repair_ray.run import read_json
 
 ROW: Row = {"name": "n", "ours": 2, "peer": 1, "peer_name": "p", "ratio": 2.0, "unit": "u", "n": 3, "note": "x"}
 
@@ -20,9 +19,10 @@ ROW: Row = {"name": "n", "ours": 2, "peer": 1, "peer_name": "p", "ratio": 2.0, "
 def test_results_of_one_name_are_replaced(tmp_path: Path) -> None:
     for row in (ROW, {**ROW, "name": "m"}, {**ROW, "ours": 5}):
         keep([row], tmp_path / "deep" / "rows.json")  # type: ignore[list-item]
-    kept = read_json(tmp_path / "deep" / "rows.json") or []
-    assert [(row["name"], row["ours"]) for row in kept] == [("m", 2), ("n", 5)]  # type: ignore[index]
-    assert (tmp_path / "deep" / "rows.md").read_text() == markdown(kept)  # type: ignore[arg-type]
+    kept = read_rows(tmp_path / "deep" / "rows.json")
+    assert [(row["name"], row["ours"]) for row in kept] == [("m", 2), ("n", 5)]
+    assert (tmp_path / "deep" / "rows.md").read_text() == markdown(kept)
+    assert read_rows(tmp_path / "none.json") == []
     assert "| n | 5 | 1 | p | 2.0 | u | 3 | x |" in markdown([{**ROW, "ours": 5}])
 
 
