@@ -23,9 +23,8 @@ from repair_ray.config import parse_config
 from repair_ray.rounds.job import run_config
 from repair_ray.run import Run
 
-DOUBLINGS = 3
 WHOLE = "whole round"
-# A line through seconds that a stage takes anyway is no growth: what ends within it is left out of the table.
+# Of the largest size: what a stage takes anyway is no growth, and shorter stages are left out.
 LEAST_SECONDS = 2.0
 
 
@@ -34,10 +33,11 @@ class Sizes:
     scenes: int  # of the smallest run
     epochs: int  # that either training sees its scenes
     batch: int
+    doublings: int
 
 
-FULL = Sizes(250, 4, 50)
-QUICK = Sizes(40, 1, 20)
+FULL = Sizes(250, 4, 50, 3)
+QUICK = Sizes(40, 1, 20, 1)
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Stage:
 def rows(settings: Settings) -> Iterator[Row]:
     """A row for each stage's seconds, and for its memory."""
     sizes = QUICK if settings.quick else FULL
-    counts = [sizes.scenes * 2**doubling for doubling in range(DOUBLINGS + 1)]
+    counts = [sizes.scenes * 2**doubling for doubling in range(sizes.doublings + 1)]
     measured = [apart(whole_run, settings.folder / str(count), count, sizes) for count in counts]
     for stage in measured[0]:
         found = [run[stage] for run in measured]
