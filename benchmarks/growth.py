@@ -36,7 +36,7 @@ class Sizes:
     doublings: int
 
 
-FULL = Sizes(250, 4, 50, 3)
+FULL = Sizes(500, 6, 50, 3)
 QUICK = Sizes(40, 1, 20, 1)
 
 
@@ -99,6 +99,7 @@ def whole_run(folder: Path, scenes: int, sizes: Sizes) -> dict[str, Stage]:
             "language": {"max_changes": 9},  # a retriever of so few steps confuses things that are far apart
             "edit": {"image_editor": "scene", "candidates": 2},
             "selection": {"min_gain": -1.0, "min_scaffold": -1.0},
+            "controls": [],
             "objective": {"placement": "dispersed"},
             "training": {**training, "lr": 1e-3},
             "evaluation": {"bootstrap": 200},
