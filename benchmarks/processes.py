@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 KIB = 1024
 
@@ -24,7 +25,7 @@ class Sampler(ABC):
     def look(self) -> None:
         """Take one sample."""
 
-    def __enter__(self) -> Sampler:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -1,6 +1,6 @@
 """How fast is exact search and mining, and in how much memory? `python -m benchmarks.search`.
 
-* `speed`: the searcher against a plain FAISS index on the same threads, one after the other in turns, best of each.
+* `speed`: the searcher against a plain FAISS index on the same threads, in turns.
 * `memory`: mine a run of random unit vectors, by default 1,000,000 captions against 200,000 images. Memory is the
   proportional set size (a page that several processes map counts once) summed over the driver, all that Ray starts
   below it and the object store, looked at twice a second; the peak while mining, less what they took before it.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,17 +22,16 @@ import numpy as np
 import pyarrow as pa
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.processes import Sampler, proportional
+from benchmarks.rows import MIB, RESULTS, Row, keep, view
+from benchmarks.turns import Settings, in_turns
 from repair_ray import tables
 from repair_ray.config import parse_config
 from repair_ray.run import CAPTIONS, IMAGES, Recipe, Run, read_json, write_json
 
-RESULTS = Path(__file__).parent / "results"
 EMBEDDINGS = "round-1/embeddings"
 FAILURES = "round-1/failures"
-MIB = 2**20
 BLOCK = 16_384
 WIDTH = 512
 K = 5
@@ -42,47 +42,50 @@ app = typer.Typer(add_completion=False, help=__doc__)
 def speed(
     queries: Annotated[int, typer.Option()] = 20_000,
     gallery: Annotated[int, typer.Option()] = 20_000,
-    repeats: Annotated[int, typer.Option(help="turns of each")] = 3,
+    repeats: Annotated[int, typer.Option(help="turns of each")] = 5,
 ) -> None:
     """The searcher against a plain FAISS index."""
+    _keep(*compare(queries, gallery, repeats, os.cpu_count() or 1))
+
+
+def rows(settings: Settings) -> Iterator[Row]:
+    """`speed` as a benchmark among others."""
+    items = settings.items or (1_000 if settings.quick else 20_000)
+    yield from compare(items, items, settings.pairs, settings.threads)
+
+
+def compare(queries: int, gallery: int, pairs: int, threads: int) -> list[Row]:
+    """The searcher against a plain FAISS index: queries a second, and memory."""
     import faiss
 
     from repair_ray.engines.searcher import Searcher
 
-    threads = os.cpu_count() or 1
     faiss.omp_set_num_threads(threads)
     asked, items = unit(queries, 0), unit(gallery, 1)
+    found: dict[str, np.ndarray] = {}
 
-    def plain() -> np.ndarray:
+    def plain() -> float:
+        begun = time.monotonic()
         index = faiss.IndexFlatIP(WIDTH)
         index.add(items)
-        return index.search(asked, K)[1]
+        found["plain"] = index.search(asked, K)[1]
+        return time.monotonic() - begun
 
-    def ours() -> np.ndarray:
-        return Searcher(items, model="random").top_k(asked, K)[1]
+    def ours() -> float:
+        begun = time.monotonic()
+        found["ours"] = Searcher(items, model="random").top_k(asked, K)[1]
+        seconds = time.monotonic() - begun
+        assert (found["ours"] == found["plain"]).all()
+        return seconds
 
-    seconds: dict[str, list[float]] = {"plain": [], "ours": []}
-    for _ in range(repeats):
-        for name, work in (("plain", plain), ("ours", ours)):
-            begun = time.monotonic()
-            found = work()
-            seconds[name].append(time.monotonic() - begun)
-            if name == "plain":
-                expected = found
-    assert (found == expected).all()
-    best = {name: min(times) for name, times in seconds.items()}
-    _keep(
-        {
-            "name": f"search {queries:,} x {gallery:,} x {WIDTH}",
-            "ours": round(queries / best["ours"]),
-            "peer": round(queries / best["plain"]),
-            "peer_name": "faiss.IndexFlatIP",
-            "ratio": round(best["plain"] / best["ours"], 3),
-            "unit": "queries/s",
-            "n": repeats,
-            "note": f"{threads} threads, in turns, best of each, equal results",
-        }
-    )
+    peer = "faiss.IndexFlatIP"
+    turns = in_turns({peer: plain, "ours": ours}, pairs)
+    name = f"search {queries:,} x {gallery:,} x {WIDTH}"
+    note = f"{threads} threads, equal results"
+    return [
+        turns.row(name, "ours", peer, queries, "queries/s", note, mark=0.9),
+        turns.memory_row(name, "ours", peer),
+    ]
 
 
 @app.command()
@@ -234,25 +237,9 @@ def _tell() -> Any:
     return progress
 
 
-def _keep(row: dict[str, Any]) -> None:
-    """Put a row in place of one of the same name into benchmarks/results/search.json and search.md."""
-    path = RESULTS / "search.json"
-    rows = [old for old in (read_json(path) or []) if old["name"] != row["name"]] + [row]
-    RESULTS.mkdir(exist_ok=True)
-    write_json(path, rows)
-    path.with_suffix(".md").write_text(markdown(rows), encoding="utf-8")
-    view = Table()
-    for column in row:
-        view.add_column(column)
-    view.add_row(*map(str, row.values()))
-    Console().print(view)
-
-
-def markdown(rows: list[dict[str, Any]]) -> str:
-    """For the README."""
-    columns = ("name", "ours", "peer", "peer_name", "ratio", "unit", "n", "note")
-    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
-    return "\n".join([*lines, *("| " + " | ".join(str(row[c]) for c in columns) + " |" for row in rows)]) + "\n"
+def _keep(*made: Row) -> None:
+    keep(made, RESULTS / "search")
+    Console().print(view(made))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ingest import MIB, markdown, one_table
+from benchmarks.ingest import markdown, one_table
 from benchmarks.processes import anonymous
+from benchmarks.rows import MIB
 
 
 def test_anonymous_memory_is_that_of_this_process_and_below() -> None:

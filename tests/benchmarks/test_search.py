@@ -11,13 +11,12 @@ import pytest
 
 from benchmarks import search
 from benchmarks.processes import proportional
-from benchmarks.search import EMBEDDINGS, MIB, Memory, make_run, markdown
+from benchmarks.rows import MIB
+from benchmarks.search import EMBEDDINGS, Memory, make_run
 from repair_ray import tables
 from repair_ray.run import Run, read_json
 from repair_ray.stages.positives import Positives
 from repair_ray.stages.vectors import read_embeddings
-
-ROW = {"name": "n", "ours": 2, "peer": 1, "peer_name": "p", "ratio": 2.0, "unit": "u", "n": 3, "note": "x"}
 
 
 def test_held_and_mapped_memory_count(tmp_path: Path) -> None:
@@ -53,11 +52,7 @@ def test_the_run_has_unit_vectors_and_one_image_a_caption(tmp_path: Path, monkey
     assert (run.path(EMBEDDINGS) / "manifest.json").stat().st_mtime_ns == before
 
 
-def test_results_of_one_name_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "RESULTS", tmp_path)
-    for row in (ROW, {**ROW, "name": "m"}, {**ROW, "ours": 5}):
-        search._keep(row)
-    kept = read_json(tmp_path / "search.json") or []
-    assert [(row["name"], row["ours"]) for row in kept] == [("m", 2), ("n", 5)]  # type: ignore[index]
-    assert (tmp_path / "search.md").read_text() == markdown(kept)  # type: ignore[arg-type]
-    assert "| n | 5 | 1 | p | 2.0 | u | 3 | x |" in markdown([{**ROW, "ours": 5}])
+def test_the_searcher_finds_what_plain_faiss_finds() -> None:
+    speed, memory = search.compare(200, 300, 1, 1)
+    assert (speed["name"], speed["peer_name"], speed["n"]) == ("search 200 x 300 x 512", "faiss.IndexFlatIP", 1)
+    assert memory["unit"] == "MiB"
