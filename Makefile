@@ -20,8 +20,8 @@ integration: $(STAMP)
 	$(BIN)/python -m pytest -m integration $(ARGS)
 
 lint: $(STAMP)
-	$(BIN)/ruff check repair_ray tests benchmarks jobs
-	$(BIN)/ruff format --check repair_ray tests benchmarks jobs
+	$(BIN)/ruff check repair_ray tests benchmarks jobs examples
+	$(BIN)/ruff format --check repair_ray tests benchmarks jobs examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
