@@ -21,8 +21,8 @@ integration: $(STAMP) $(MODELS_STAMP)
 	$(MODELS_VENV)/bin/python -m pytest -m "integration and (diffusers or vllm or transformers)"
 
 lint: $(STAMP)
-	$(BIN)/ruff check repair_ray tests benchmarks jobs
-	$(BIN)/ruff format --check repair_ray tests benchmarks jobs
+	$(BIN)/ruff check repair_ray tests benchmarks jobs examples
+	$(BIN)/ruff format --check repair_ray tests benchmarks jobs examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -124,10 +124,9 @@ def rollback(
     """
 
     def take_back() -> None:
-        from repair_ray.rounds.rollback import roll_back
-        from repair_ray.run import Run
+        from repair_ray import api
 
-        moved, place = roll_back(Run(run_dir), round_)
+        moved, place = api.rollback(run_dir, round_)
         Console().print(f"moved to {place}: {', '.join(moved)}", soft_wrap=True, markup=False)
 
     guarded(take_back)
@@ -138,14 +137,9 @@ def report(run_dir: Annotated[Path, typer.Argument(help="run directory, such as 
     """Write report.html of a finished run again."""
 
     def write() -> None:
-        from repair_ray.config import parse_config
-        from repair_ray.report.html import write_report
-        from repair_ray.run import Run, RunError, read_json
+        from repair_ray import api
 
-        summary = read_json(run_dir / "summary.json")
-        if summary is None:
-            raise RunError(f"there is no finished run at {run_dir}: no summary.json")
-        Console().print(f"report: {write_report(Run(run_dir), summary, parse_config(summary['config']).data)}")
+        Console().print(f"report: {api.report(run_dir)}", soft_wrap=True, markup=False)
 
     guarded(write)
 
@@ -155,19 +149,17 @@ def _run(path: Path, overrides: list[str] | None, controls: str | None, redo: li
     # Ray prints the tracebacks of what it retries between our lines; its log files keep them. It reads this on import.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
     # Ray and torch take seconds to import: a wrong setting is told before that.
+    from repair_ray import api
     from repair_ray.report.console import ProgressView, closing_tables
-    from repair_ray.report.html import write_report
-    from repair_ray.rounds import run_config
-    from repair_ray.run import Run
+    from repair_ray.report.html import REPORT
 
     with ProgressView() as view:
-        summary = run_config(config, redo=redo, progress=view)
-    page = write_report(Run(config.run_dir), summary, config.data)
+        summary = api.run(config, redo=redo or (), progress=view)
     console = Console()
     for table in closing_tables(summary):
         console.print(table)
     console.print(_closing_line(config, summary))
-    console.print(f"report:  {page}\nsummary: {config.run_dir / 'summary.json'}", soft_wrap=True)
+    console.print(f"report:  {config.run_dir / REPORT}\nsummary: {config.run_dir / 'summary.json'}", soft_wrap=True)
 
 
 def _doctor(path: Path, overrides: list[str] | None, controls: str | None, trial: bool) -> None:

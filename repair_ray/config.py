@@ -321,6 +321,11 @@ class Config(Section):
                 ) from None
         return self
 
+    @classmethod
+    def load(cls, path: str | Path, *overrides: str) -> Config:
+        """Read a YAML file, with `key=value` overrides; raises `ConfigError` that names every wrong key."""
+        return load_config(path, list(overrides))
+
     @property
     def control_names(self) -> tuple[str, ...]:
         """All controls, in the order in which they run."""

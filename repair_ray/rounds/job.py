@@ -87,7 +87,7 @@ class Rounds:
         ended = self._repair(first)
         for control in config.control_names:
             self._control(control, base, ended.rounds)
-        if config.data.world is not None and config.strategy in ("repair", "error_agnostic"):
+        if config.data.world is not None and config.strategy in ("repair", "error_agnostic") and _known_edits(config):
             for number in range(1, ended.rounds + 1):
                 measure_truth(self.run_, round_place(number), image_store(self.run_.folder, config.data))
         self._write_config()
@@ -198,6 +198,11 @@ class Rounds:
                 f"rounds.{needed} compares rounds on the validation split, and there is none that is not trained on: "
                 f"add data.validation, or take out rounds.{needed}"
             )
+
+
+def _known_edits(config: Config) -> bool:
+    """Whether edited pictures carry their scenes, by which they can be held against the world's truth."""
+    return config.edit.image_editor in ("none", "scene")
 
 
 def _templates(config: Config) -> tuple[str, ...]:
